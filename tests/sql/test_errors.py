@@ -25,7 +25,7 @@ CASES: list[tuple[str, str]] = [
     ("SELEC 1", "42601"), ("SELECT 'open", "42601"), ("SELECT FROM WHERE", "42601"), ("SELECT (1", "42601"),
     ("", "42601"),
     ("INSERT INTO t VALUES (1, 'a', 1, 1, true, NULL, 9)", "42601"), ("INSERT INTO t (id, name) VALUES (1)", "42601"),
-    ("DO $$ x $$", "0A000"), ("GRANT SELECT ON t TO x", "0A000"), ("CREATE VIEW v AS SELECT 1", "0A000"),
+    ("DO $$ x $$", "0A000"), ("GRANT SELECT ON t TO x", "0A000"), ("CREATE MATERIALIZED VIEW v AS SELECT 1", "0A000"),
     ("CREATE TABLE x (id XML PRIMARY KEY)", "0A000"), ("CREATE INDEX i ON t (random())", "42P17"),
     ("CREATE INDEX i ON t (id) WHERE id", "42804"), ("ALTER TABLE t ALTER COLUMN n TYPE XML", "0A000"),
     ("CREATE TABLE x (id BIGINT PRIMARY KEY REFERENCES nowhere)", "42P01"), ("CREATE TABLE x AS SELECT 1", "0A000"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from types import TracebackType
 from typing import Any, NamedTuple, Unpack
@@ -20,6 +20,7 @@ from ontolake.history.names import MAIN
 from ontolake.sql import maintenance
 from ontolake.sql.cancellation import RunningStatements, Timeouts, settings_of
 from ontolake.sql.catalog.column_cache import default_room
+from ontolake.sql.catalog.objects import ViewMeta
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.commands import explanation
 from ontolake.sql.commands.session import SessionCommands
@@ -29,12 +30,23 @@ from ontolake.sql.history.conflict_table import ConflictTable, is_target
 from ontolake.sql.history.table_functions import HistoricalQuery, is_historical
 from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
+from ontolake.sql.plan import views
 from ontolake.sql.plan.queries import BY_KEYS, QueryPlan, find_in
 from ontolake.sql.results import Result
 from ontolake.sql.sessions import Sessions
-from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, constant, name_of, parse, parse_one
+from ontolake.sql.syntax.statements import (
+    NotConstant,
+    Parameters,
+    ParsedStatement,
+    bound,
+    constant,
+    name_of,
+    parse,
+    parse_one,
+    position_of,
+)  # fmt: skip
 from ontolake.sql.transactions import SqlSession
-from ontolake.sql.write import bulk, index_builds, sequences
+from ontolake.sql.write import bulk, index_builds, sequences, view_definitions
 from ontolake.sql.write.chains import run_chain
 from ontolake.sql.write.ddl import DEFAULT_SCHEMA, Definer
 from ontolake.sql.write.dml import Changer
@@ -345,8 +357,9 @@ class Database(VersionedTables):
         with self._session.reading():
             at = None if as_of is None else self._version(as_of)
             if statement.prepared is None and statement.tree is not None and is_historical(statement.tree):
-                find = self._finder(statement, self._session.catalog(at), at)
-                return HistoricalQuery(self, find, self._version).run(statement.tree, params)
+                catalog = self._session.catalog(at)
+                find = self._finder(statement, catalog, at)
+                return HistoricalQuery(self, find, self._version).run(self._expanded(statement.tree, catalog), params)
             return self._plan(statement, at).run(self._session, params, keep=True)
 
     def _select_numbers(self, statement: ParsedStatement, params: Parameters) -> Result:
@@ -355,7 +368,8 @@ class Database(VersionedTables):
         with self._session.writing(statement.sql) as transaction:
             find = self._finder(statement, self._session.fresh_catalog(transaction), None)
             numbers = Numbers(self._session, transaction, self.database, self.schema)
-            return sequences.query(bound(statement.tree, params), numbers, lambda tree: QueryPlan(
+            tree = self._expanded(statement.tree, self._session.fresh_catalog(transaction))
+            return sequences.query(bound(tree, params), numbers, lambda tree: QueryPlan(
                 statement, tree, find).run(self._session, ()))
 
     def _change(self, statement: ParsedStatement, params: Parameters) -> Result:
@@ -369,9 +383,33 @@ class Database(VersionedTables):
                 return Changer(self._session, transaction, statement, params, find, where, given, writer)
 
             writer = RowWriter(self._session.keyspace, transaction)
-            if statement.kind == "chain":
-                return run_chain(statement.tree, changer, writer)
-            return changer({}, writer).run(statement.tree)
+            tree = self._expanded(statement.tree, catalog)
+            return run_chain(tree, changer, writer) if statement.kind == "chain" else changer({}, writer).run(tree)
+
+    def _expanded(self, tree: exp.Expr, catalog: SqlCatalog) -> exp.Expr:
+        """A statement with the queries of views in place of their names; what it changes stays."""
+        if not catalog.has_views and tree.find(exp.Version) is None:
+            return tree
+
+        def view(node: exp.Table) -> ViewMeta | None:
+            changed = isinstance(node.parent, exp.DML | exp.Schema | exp.TruncateTable)
+            return None if changed and node.arg_key in ("this", "expressions") else self._view(node, catalog)
+
+        return views.expanded(tree, view)
+
+    def _view(self, node: exp.Table, catalog: SqlCatalog) -> ViewMeta | None:
+        """The view that a node of a statement names, if it is one."""
+        version = node.args.get("version")
+        if version is not None and version.args.get("kind") == "AS OF" and version.expression is not None:
+            with suppress(NotConstant):
+                catalog = self._session.catalog(self._version(constant(version.expression)))
+        database = name_of(node.args.get("catalog")) or self.database or catalog.default_database()
+        for schema in [name_of(node.args.get("db"))] if node.args.get("db") else self._path:
+            if catalog.has(database, schema, name_of(node.this)):
+                return None
+            if (found := catalog.view(database, schema, name_of(node.this))) is not None:
+                return found
+        return None
 
     def _point(self, session: SqlSession, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:
         """The answer of a query for one key, in one statement; None if the query or the catalog is another."""
@@ -388,7 +426,8 @@ class Database(VersionedTables):
             plan: QueryPlan = statement.prepared[1]
             return plan
         assert statement.tree is not None
-        plan = QueryPlan(statement, statement.tree, self._finder(statement, catalog, at))
+        tree = self._expanded(statement.tree, catalog)
+        plan = QueryPlan(statement, tree, self._finder(statement, catalog, at))
         if all(source.at is None for source in plan.sources):
             statement.prepared = (where, plan)
         return plan
@@ -404,6 +443,9 @@ class Database(VersionedTables):
             for schema in self._path:
                 if catalog.has(database, schema, name_of(node.this)):
                     return find_in(catalog, node, self.database, schema, statement)
+        if (view := self._view(node, catalog)) is not None:
+            raise UnsupportedError(f"the view {view.name} cannot be changed", hint="change the tables that it reads",
+                                   position=position_of(node, statement))  # fmt: skip
         return find_in(catalog, node, self.database, self.schema, statement)
 
     def _finder(self, statement: ParsedStatement, catalog: SqlCatalog, at: int | None) -> Any:
@@ -486,7 +528,10 @@ class Database(VersionedTables):
             return Result("CREATE INDEX", 0)
         with self._session.writing(statement.sql) as transaction:
             definer = Definer(self._session, transaction, statement, self.database, self.schema)
-            getattr(definer, statement.kind)(tree)
+            if isinstance(tree, exp.Create) and str(tree.kind).upper() == "VIEW":
+                self._create_view(definer, statement, tree)
+            else:
+                getattr(definer, statement.kind)(tree)
         assert tree is not None
         return Result(f"{statement.kind.upper()} {str(tree.args.get('kind') or '').upper()}".strip(), 0)
 
@@ -499,6 +544,21 @@ class Database(VersionedTables):
         with self._session.writing(statement.sql) as transaction:
             Definer(self._session, transaction, statement, self.database, self.schema).define(defining)
         return Result(defining.kind.upper(), 0)
+
+    def _create_view(self, definer: Definer, statement: ParsedStatement, tree: exp.Create) -> None:
+        catalog = definer.catalog
+        find = self._finder(statement, catalog, None)
+
+        def qualify(node: exp.Table) -> tuple[str, str, str]:
+            view = self._view(node, catalog)
+            name = find(node)[0].full_name if view is None else catalog.object_name(view)
+            database, schema, last = name.split(".", 2)
+            return database, schema, last
+
+        def describe(query: exp.Expr) -> pa.Schema:
+            return QueryPlan(statement, self._expanded(query, catalog), find).schema()
+
+        view_definitions.create(definer, tree, qualify, describe)
 
     def _control(self, statement: ParsedStatement) -> Result:
         session, name = self._session, statement.names[0] if statement.names else ""

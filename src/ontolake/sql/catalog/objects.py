@@ -107,6 +107,18 @@ class SequenceMeta(SchemaObject, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, column_id=ids(self.table_id, self.column_id))
 
 
+class ViewMeta(SchemaObject, frozen=True, kw_only=True):
+    """A query under a name. Tables in it have full names, and its columns are those that it had when it was made."""
+
+    family = keys.VIEW
+    what = "view"
+
+    sql: str
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    """The Arrow types of the columns."""
+
+
 class CommentMeta(CatalogObject, frozen=True, kw_only=True):
     """What people say of a thing: of a table or an object by its id, or of a part of it by its number or name."""
 
@@ -186,7 +198,7 @@ class EnumMeta(SchemaObject, frozen=True, kw_only=True):
 
 
 KINDS: Mapping[int, type[CatalogObject]] = {
-    kind.family: kind for kind in (SequenceMeta, CommentMeta, ForeignKeyMeta, EnumMeta)
+    kind.family: kind for kind in (SequenceMeta, ViewMeta, CommentMeta, ForeignKeyMeta, EnumMeta)
 }  # fmt: skip
 """The kinds of records, by the first byte of their keys."""
 

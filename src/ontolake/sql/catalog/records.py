@@ -21,6 +21,7 @@ from ontolake.sql.catalog.objects import (
     EnumMeta,
     ForeignKeyMeta,
     SchemaObject,
+    ViewMeta,
     entries,
 )
 from ontolake.sql.errors import LISTING, DefinitionError, UnknownNameError, nearest
@@ -459,9 +460,22 @@ class SqlCatalog:
 
     def has(self, database: str, schema: str, name: str) -> bool:
         """Whether there is a table of this name."""
-        db = self.databases.get(database)
-        found = None if db is None else self.schemas.get((db.db_id, schema))
+        found = self._schema_of(database, schema)
         return found is not None and (found.schema_id, name) in self.tables
+
+    def view(self, database: str, schema: str, name: str) -> ViewMeta | None:
+        """The view of this name, if there is one."""
+        found = self._schema_of(database, schema) if self.has_views else None
+        view = None if found is None else self.objects.get((found.schema_id, name))
+        return view if isinstance(view, ViewMeta) else None
+
+    @cached_property
+    def has_views(self) -> bool:
+        return any(isinstance(each, ViewMeta) for each in self.objects.values())
+
+    def _schema_of(self, database: str, schema: str) -> SchemaMeta | None:
+        db = self.databases.get(database)
+        return None if db is None else self.schemas.get((db.db_id, schema))
 
     def default_database(self) -> str:
         """The database that is meant where none is named: `main`, or the only one there is."""

@@ -25,6 +25,7 @@ from ontolake.sql.write import (
     reference_definitions,
     sequence_definitions,
     type_changes,
+    view_definitions,
 )  # fmt: skip
 from ontolake.sql.write.ddl import PAGE, Definition
 from ontolake.sql.write.rows import Rows, decoded
@@ -98,6 +99,8 @@ def _set_schema(definer: Definer, table: Table, name: str) -> None:
 def alter(definer: Definer, tree: exp.Alter) -> bool:
     """Run ALTER. Returns whether anything was there to alter."""
     kind = tree.args["kind"].upper()
+    if kind == "VIEW" or (kind == "TABLE" and definer.catalog.view(*definer.names(tree.this)) is not None):
+        return view_definitions.alter(definer, tree)
     if kind not in ("TABLE", "INDEX"):
         raise UnsupportedError(f"ALTER {kind} is not supported")
     try:
@@ -142,6 +145,8 @@ def _alter_table(definer: Definer, table: Table, action: exp.Expr) -> None:
         _add_column(definer, table, action)
     elif isinstance(action, exp.Drop) and action.args["kind"] == "COLUMN":
         node = (action.args.get("tables") or [action.this])[0]
+        if name_of(node) in table.by_name:
+            view_definitions.going(definer, table.full_name, name_of(node), bool(action.args.get("cascade")))
         drop_column(definer, table, name_of(node), bool(action.args.get("exists")), node,
                     bool(action.args.get("cascade")))
     elif isinstance(action, exp.Drop) and action.args["kind"] == "CONSTRAINT":
@@ -249,6 +254,7 @@ def _rename_column(definer: Definer, table: Table, old: str, new: str, node: exp
     column = table.column(old, position_of(node, definer.statement))
     if definer.new_name(new, node) in table.by_name:
         raise definer.exists(f"the column {table.full_name}.{new}", "42701", node)
+    view_definitions.check_column(definer, table, old, "be renamed")
     checks = tuple(msgspec.structs.replace(check, sql=defaults.renamed(check.sql, old, new))
                    for check in table.meta.checks)  # fmt: skip
     definer.put(msgspec.structs.replace(table.meta, checks=checks))
@@ -269,6 +275,7 @@ def _rename_table(definer: Definer, table: Table, name: str, node: exp.Expr) -> 
     definer.check_relation(table.meta.schema_id, definer.new_name(name, node), node)
     old = entries_of(table.meta)[1][0]
     definer.writer.define([msgspec.structs.replace(table.meta, table_name=name, key_name=table.key_name)], [old])
+    view_definitions.renamed(definer, table.full_name, name)
 
 
 def _alter_column(definer: Definer, table: Table, node: exp.AlterColumn) -> None:
@@ -276,6 +283,7 @@ def _alter_column(definer: Definer, table: Table, node: exp.AlterColumn) -> None
     if node.args.get("dtype") is not None:
         if node.args.get("collate"):
             raise UnsupportedError("COLLATE is not supported", position=position_of(node, definer.statement))
+        view_definitions.check_column(definer, table, column.name, "become another type")
         type_changes.change_type(definer, table, column, definer.type(node.args["dtype"]),
                               node.args.get("using") or None)
         return

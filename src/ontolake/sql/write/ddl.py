@@ -50,7 +50,7 @@ from ontolake.sql.syntax.statements import (
     position_of,
 )  # fmt: skip
 from ontolake.sql.types import Type
-from ontolake.sql.write import defaults, enums, sequence_definitions
+from ontolake.sql.write import defaults, enums, sequence_definitions, view_definitions
 from ontolake.sql.write.rows import RowWriter
 from ontolake.sql.write.sequences import Numbers
 
@@ -384,7 +384,8 @@ class Definer:
         kind, exists = tree.args["kind"].upper(), bool(tree.args.get("exists"))
         cascade = bool(tree.args.get("cascade"))
         action = {"TABLE": self._drop_table, "INDEX": self._drop_index, "SCHEMA": self._drop_schema,
-                  "DATABASE": self._drop_database, "SEQUENCE": self._drop_sequence}.get(kind)  # fmt: skip
+                  "DATABASE": self._drop_database, "SEQUENCE": self._drop_sequence,
+                  "VIEW": self._drop_view}.get(kind)  # fmt: skip
         if action is None:
             raise UnsupportedError(f"DROP {kind} is not supported")
         done = False
@@ -408,6 +409,8 @@ class Definer:
         return 0 if found is None else found.schema_id
 
     def _drop_table(self, node: exp.Table, cascade: bool) -> None:
+        if self.catalog.view(*self.names(node)) is not None:
+            raise DefinitionError(f"{name_of(node.this)} is not a table", sqlstate="42809", hint="use DROP VIEW")
         self._remove_table(self.table(node), cascade)
 
     def _remove_table(self, table: Table, cascade: bool = True) -> None:
@@ -422,6 +425,7 @@ class Definer:
                     raise SqlError(f"the foreign key {foreign.name} of {other} needs {table.full_name}",
                                    sqlstate="2BP01", hint="add CASCADE to drop the foreign key too")
                 self.remove(foreign)
+        view_definitions.going(self, table.full_name, None, cascade)
         self.remove(table.meta)
         for part in table.parts:
             if isinstance(part, SequenceMeta):
@@ -435,6 +439,9 @@ class Definer:
 
     def _drop_sequence(self, node: exp.Table, cascade: bool) -> None:
         sequence_definitions.drop(self, node, cascade)
+
+    def _drop_view(self, node: exp.Table, cascade: bool) -> None:
+        view_definitions.drop(self, node, cascade)
 
     def _drop_schema(self, node: exp.Table, cascade: bool) -> None:
         name = name_of(node.args.get("db")) or name_of(node.this)
@@ -463,7 +470,8 @@ class Definer:
         for each in [each for each in self.catalog.objects.values() if holds(each)]:
             if isinstance(each, SequenceMeta):
                 sequence_definitions.remove(self, each, cascade=True)
-            else:
+            elif each.key in self.catalog.records:
+                view_definitions.going(self, self.catalog.object_name(each), None, cascade=True)
                 self.remove(each)
                 self.remove_parts(each.object_id)
 
