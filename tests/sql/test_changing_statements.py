@@ -26,6 +26,7 @@ RETURNING = """
 INSERT INTO t VALUES (5, 'five', 50) RETURNING *, n + 1 AS more, upper(a), t.id
 INSERT INTO t (id) VALUES (6), (7) RETURNING a, id * 2
 INSERT INTO t AS x (id) VALUES (8) RETURNING x.*, x.id AS again
+INSERT INTO t (id) VALUES (9) RETURNING (SELECT max(m) FROM u), (SELECT b FROM u WHERE u.id = t.id - 8)
 INSERT INTO t (id) VALUES (10) RETURNING nothing
 INSERT INTO t (id) VALUES (10) RETURNING u.b
 INSERT INTO t DEFAULT VALUES
@@ -38,12 +39,14 @@ UPDATE t SET n = 7 WHERE id = 2 RETURNING n, a
 UPDATE t SET n = 7 WHERE id = 200 RETURNING n, a
 DELETE FROM t USING u WHERE t.id = u.id AND u.m > 3 RETURNING t.*, u.m
 DELETE FROM t WHERE id IN (6, 7) RETURNING id, n IS NULL
+DELETE FROM t RETURNING id + 'x'
 DELETE FROM t USING u AS v WHERE v.id = t.id RETURNING *
 """
 
 ASSIGNING = """
 UPDATE t SET (a, n) = ('both', 99) WHERE id = 1
 UPDATE t SET (a, n) = ROW('row', 98) WHERE id = 2
+UPDATE t SET (a, n) = (SELECT b, m FROM u WHERE u.id = t.id)
 UPDATE t SET (n) = (SELECT 3) WHERE id = 1
 UPDATE t SET (a, n) = (SELECT b, m FROM u) WHERE id = 1
 UPDATE t SET (a, n) = (SELECT b FROM u WHERE u.id = 1) WHERE id = 1
@@ -51,6 +54,7 @@ UPDATE t SET (a, n) = (SELECT b, m FROM u WHERE u.id = 5 UNION ALL SELECT 'w', 1
 UPDATE t SET a = DEFAULT, n = DEFAULT WHERE id = 3
 UPDATE t SET (a, n) = (DEFAULT, 12) WHERE id = 4
 UPDATE t SET n = 1, n = 2
+UPDATE t SET n = (SELECT max(m) FROM u WHERE u.id >= t.id)
 UPDATE t SET n = 2000 WHERE id = 1
 UPDATE t SET id = id + 10
 INSERT INTO t (id, n) VALUES (1, DEFAULT), (2, 5)
@@ -72,6 +76,7 @@ INSERT INTO t VALUES (1, 'w', 5), (2, 'w', 5) ON CONFLICT (id) DO UPDATE SET n =
 INSERT INTO t VALUES (1, 'w', 5) ON CONFLICT ON CONSTRAINT t_pkey DO UPDATE SET n = 77
 INSERT INTO t VALUES (1, 'w', 5) ON CONFLICT ON CONSTRAINT nope DO NOTHING
 INSERT INTO t VALUES (1, 'w', 5) ON CONFLICT (id) DO UPDATE SET (a, n) = (excluded.a, excluded.n + 1)
+INSERT INTO t VALUES (1, 'w', 5) ON CONFLICT (id) DO UPDATE SET (a, n) = (SELECT b, m FROM u WHERE u.id = excluded.id)
 INSERT INTO t VALUES (1, 'w', 5) ON CONFLICT (id) DO UPDATE SET n = (SELECT max(m) FROM u)
 INSERT INTO t VALUES (1, 'w', 5) ON CONFLICT (id) DO UPDATE SET n = n + 1
 INSERT INTO t VALUES (1, 'a', 1), (1, 'b', 2) ON CONFLICT (id) DO UPDATE SET n = 3

@@ -413,7 +413,14 @@ class Changer:
         outputs += [exp.alias_(exp.Null() if node is None else node.copy(), f"n{n}") for n, node in enumerate(extra)]
         query = exp.Select(expressions=outputs).from_(tree.this.copy())
         for other in others:
-            query = query.join(other.copy(), join_type="cross")
+            item = other.copy()
+            joins = item.args.get("joins") or []
+            item.set("joins", None)
+            query = query.join(item, join_type="cross")
+            for join in joins:
+                if not any(map(join.args.get, ("on", "using", "method", "kind", "side"))):
+                    join.set("kind", "CROSS")  # a comma
+                query.append("joins", join)
         if tree.args.get("where") is not None:
             query = query.where(tree.args["where"].this.copy())
         whole = with_ctes(query, tree)

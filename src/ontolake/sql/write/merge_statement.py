@@ -106,7 +106,7 @@ def _guards(clauses: list[Clause], present: exp.Expr) -> list[exp.Expr]:
 
 
 def _holds(condition: exp.Expr) -> exp.Expr:
-    return exp.Coalesce(this=exp.paren(condition.copy()), expressions=[exp.false()])
+    return exp.paren(exp.Is(this=exp.paren(condition.copy()), expression=exp.true()))
 
 
 def check_once(keys: list[bytes]) -> None:
