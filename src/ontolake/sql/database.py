@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from types import TracebackType
 from typing import Any, NamedTuple, Unpack
@@ -20,7 +20,6 @@ from ontolake.history.names import MAIN
 from ontolake.sql import maintenance
 from ontolake.sql.cancellation import RunningStatements, Timeouts, settings_of
 from ontolake.sql.catalog.column_cache import default_room
-from ontolake.sql.catalog.objects import ViewMeta
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.commands import explanation
 from ontolake.sql.commands.session import SessionCommands
@@ -30,20 +29,17 @@ from ontolake.sql.history.conflict_table import ConflictTable, is_target
 from ontolake.sql.history.table_functions import HistoricalQuery, is_historical
 from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
-from ontolake.sql.plan import views
-from ontolake.sql.plan.queries import BY_KEYS, QueryPlan, find_in
+from ontolake.sql.naming import StatementNames
+from ontolake.sql.plan.queries import BY_KEYS, QueryPlan
 from ontolake.sql.results import Result
 from ontolake.sql.sessions import Sessions
 from ontolake.sql.syntax.statements import (
-    NotConstant,
     Parameters,
     ParsedStatement,
     bound,
-    constant,
     name_of,
     parse,
     parse_one,
-    position_of,
 )  # fmt: skip
 from ontolake.sql.transactions import SqlSession
 from ontolake.sql.write import bulk, index_builds, sequences, view_definitions
@@ -358,58 +354,33 @@ class Database(VersionedTables):
             at = None if as_of is None else self._version(as_of)
             if statement.prepared is None and statement.tree is not None and is_historical(statement.tree):
                 catalog = self._session.catalog(at)
-                find = self._finder(statement, catalog, at)
-                return HistoricalQuery(self, find, self._version).run(self._expanded(statement.tree, catalog), params)
+                names = self._names(statement, catalog, at)
+                return HistoricalQuery(self, names, self._version).run(names.expanded(statement.tree), params)
             return self._plan(statement, at).run(self._session, params, keep=True)
 
     def _select_numbers(self, statement: ParsedStatement, params: Parameters) -> Result:
         """The rows of a query that takes numbers of sequences: it writes where those stand."""
         assert statement.tree is not None
         with self._session.writing(statement.sql) as transaction:
-            find = self._finder(statement, self._session.fresh_catalog(transaction), None)
+            names = self._names(statement, self._session.fresh_catalog(transaction), None)
             numbers = Numbers(self._session, transaction, self.database, self.schema)
-            tree = self._expanded(statement.tree, self._session.fresh_catalog(transaction))
+            tree = names.expanded(statement.tree)
             return sequences.query(bound(tree, params), numbers, lambda tree: QueryPlan(
-                statement, tree, find).run(self._session, ()))
+                statement, tree, names).run(self._session, ()))
 
     def _change(self, statement: ParsedStatement, params: Parameters) -> Result:
         assert statement.tree is not None
         with self._session.writing(statement.sql) as transaction:
             catalog = self._session.fresh_catalog(transaction)
             where = (catalog, self.database, self._path)
-            find = self._finder(statement, catalog, None)
+            names = self._names(statement, catalog, None)
 
             def changer(given: Mapping[str, pa.Table], writer: Writer) -> Changer:
-                return Changer(self._session, transaction, statement, params, find, where, given, writer)
+                return Changer(self._session, transaction, statement, params, names, where, given, writer)
 
             writer = RowWriter(self._session.keyspace, transaction)
-            tree = self._expanded(statement.tree, catalog)
+            tree = names.expanded(statement.tree)
             return run_chain(tree, changer, writer) if statement.kind == "chain" else changer({}, writer).run(tree)
-
-    def _expanded(self, tree: exp.Expr, catalog: SqlCatalog) -> exp.Expr:
-        """A statement with the queries of views in place of their names; what it changes stays."""
-        if not catalog.has_views and tree.find(exp.Version) is None:
-            return tree
-
-        def view(node: exp.Table) -> ViewMeta | None:
-            changed = isinstance(node.parent, exp.DML | exp.Schema | exp.TruncateTable)
-            return None if changed and node.arg_key in ("this", "expressions") else self._view(node, catalog)
-
-        return views.expanded(tree, view)
-
-    def _view(self, node: exp.Table, catalog: SqlCatalog) -> ViewMeta | None:
-        """The view that a node of a statement names, if it is one."""
-        version = node.args.get("version")
-        if version is not None and version.args.get("kind") == "AS OF" and version.expression is not None:
-            with suppress(NotConstant):
-                catalog = self._session.catalog(self._version(constant(version.expression)))
-        database = name_of(node.args.get("catalog")) or self.database or catalog.default_database()
-        for schema in [name_of(node.args.get("db"))] if node.args.get("db") else self._path:
-            if catalog.has(database, schema, name_of(node.this)):
-                return None
-            if (found := catalog.view(database, schema, name_of(node.this))) is not None:
-                return found
-        return None
 
     def _point(self, session: SqlSession, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:
         """The answer of a query for one key, in one statement; None if the query or the catalog is another."""
@@ -426,8 +397,8 @@ class Database(VersionedTables):
             plan: QueryPlan = statement.prepared[1]
             return plan
         assert statement.tree is not None
-        tree = self._expanded(statement.tree, catalog)
-        plan = QueryPlan(statement, tree, self._finder(statement, catalog, at))
+        names = self._names(statement, catalog, at)
+        plan = QueryPlan(statement, names.expanded(statement.tree), names)
         if all(source.at is None for source in plan.sources):
             statement.prepared = (where, plan)
         return plan
@@ -436,34 +407,9 @@ class Database(VersionedTables):
         """Look up names without a schema in these schemas, in this order; what is created goes to the first."""
         self._path = tuple(path) or (DEFAULT_SCHEMA,)
 
-    def _find_in(self, catalog: SqlCatalog, node: exp.Table, statement: ParsedStatement) -> Table:
-        """The table that a node names. Raises `UnknownNameError`."""
-        if len(self._path) > 1 and not node.args.get("db"):
-            database = self.database or catalog.default_database()
-            for schema in self._path:
-                if catalog.has(database, schema, name_of(node.this)):
-                    return find_in(catalog, node, self.database, schema, statement)
-        if (view := self._view(node, catalog)) is not None:
-            raise UnsupportedError(f"the view {view.name} cannot be changed", hint="change the tables that it reads",
-                                   position=position_of(node, statement))  # fmt: skip
-        return find_in(catalog, node, self.database, self.schema, statement)
-
-    def _finder(self, statement: ParsedStatement, catalog: SqlCatalog, at: int | None) -> Any:
-        def find(node: exp.Table) -> tuple[Table, int | None]:
-            version = node.args.get("version")
-            if version is None:
-                return self._find_in(catalog, node, statement), at
-            if version.args.get("kind") != "AS OF" or version.expression is None:
-                raise UnsupportedError("only FOR SYSTEM_TIME AS OF is supported")
-            try:
-                moment = self._version(constant(version.expression))
-            except Exception as error:
-                if isinstance(error, SqlError):
-                    raise
-                raise UnsupportedError("FOR SYSTEM_TIME AS OF needs a version or a time that stands there") from error
-            return self._find_in(self._session.catalog(moment), node, statement), moment
-
-        return find
+    def _names(self, statement: ParsedStatement, catalog: SqlCatalog, at: int | None) -> StatementNames:
+        """What the names of a statement mean."""
+        return StatementNames(statement, catalog, at, self.database, self._path, self._session.catalog, self._version)
 
     def _version(self, moment: Any) -> int:
         """The version that is meant. Raises `SqlError` if it cannot be read."""
@@ -529,7 +475,8 @@ class Database(VersionedTables):
         with self._session.writing(statement.sql) as transaction:
             definer = Definer(self._session, transaction, statement, self.database, self.schema)
             if isinstance(tree, exp.Create) and str(tree.kind).upper() == "VIEW":
-                self._create_view(definer, statement, tree)
+                names = self._names(statement, definer.catalog, None)
+                view_definitions.create(definer, tree, names.qualified, names.described)
             else:
                 getattr(definer, statement.kind)(tree)
         assert tree is not None
@@ -544,21 +491,6 @@ class Database(VersionedTables):
         with self._session.writing(statement.sql) as transaction:
             Definer(self._session, transaction, statement, self.database, self.schema).define(defining)
         return Result(defining.kind.upper(), 0)
-
-    def _create_view(self, definer: Definer, statement: ParsedStatement, tree: exp.Create) -> None:
-        catalog = definer.catalog
-        find = self._finder(statement, catalog, None)
-
-        def qualify(node: exp.Table) -> tuple[str, str, str]:
-            view = self._view(node, catalog)
-            name = find(node)[0].full_name if view is None else catalog.object_name(view)
-            database, schema, last = name.split(".", 2)
-            return database, schema, last
-
-        def describe(query: exp.Expr) -> pa.Schema:
-            return QueryPlan(statement, self._expanded(query, catalog), find).schema()
-
-        view_definitions.create(definer, tree, qualify, describe)
 
     def _control(self, statement: ParsedStatement) -> Result:
         session, name = self._session, statement.names[0] if statement.names else ""
@@ -609,7 +541,7 @@ class Database(VersionedTables):
         if node is None or not name_of(node.this):
             raise SqlSyntaxError(f"{table!r} names no table")
         try:
-            return self._find_in(catalog, node, statement)
+            return self._names(statement, catalog, None).table(node, catalog)
         except UnknownNameError as error:
             error.position = None  # the user has written no statement
             raise
