@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ontolake.sql.errors import SqlSyntaxError
+from ontolake.sql.catalog.records import Table
+from ontolake.sql.errors import SqlError, SqlSyntaxError
 from ontolake.sql.plan.queries import output_names
-from ontolake.sql.syntax.statements import NotConstant, constant
+from ontolake.sql.syntax.statements import NotConstant, ParsedStatement, constant, name_of, position_of
 
 
 def singly(node: exp.Expr) -> list[exp.Expr]:
@@ -52,3 +53,14 @@ def is_given(node: exp.Expr) -> bool:
     except NotConstant:
         return False
     return True
+
+
+def check_qualified(conflict: exp.OnConflict, table: Table, statement: ParsedStatement) -> None:
+    """Raise `SqlError` for a column of ON CONFLICT DO UPDATE that could be of the row or of `excluded`."""
+    parts = [node.expression for node in conflict.expressions if isinstance(node, exp.EQ)]
+    parts += [conflict.args["where"].this] if conflict.args.get("where") is not None else []
+    for column in (each for part in parts for each in part.find_all(exp.Column)):
+        inner = column.find_ancestor(exp.Query, exp.OnConflict)
+        if not column.table and not isinstance(inner, exp.Query) and name_of(column.this) in table.by_name:
+            raise SqlError(f"the column {name_of(column.this)} is ambiguous", sqlstate="42702",
+                           position=position_of(column, statement), hint=f"write {table.name}.… or excluded.…")

@@ -40,11 +40,11 @@ from ontolake.sql.syntax.statements import (
 )  # fmt: skip
 from ontolake.sql.types import Kind, Stored
 from ontolake.sql.write import defaults, merge_statement, sequences, small_changes
-from ontolake.sql.write.assignments import is_default, is_given, singly
+from ontolake.sql.write.assignments import check_qualified, is_default, is_given, singly
 from ontolake.sql.write.returning import ROWS, Returning, alias_of
 from ontolake.sql.write.rows import Rows, RowWriter, Writer, decoded, first_of_each, fitted, together, unique_prefix
 from ontolake.sql.write.sequences import Numbers
-from ontolake.sql.write.trees import aliased, ctes_of, joined, qualified, with_ctes
+from ontolake.sql.write.trees import aliased, ctes_of, joined, joined_with, qualified, with_ctes
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession, SqlTransaction
@@ -231,6 +231,7 @@ class Changer:
             if column.find_ancestor(exp.Query) is None and owner in ("", EXCLUDED, table.name) \
                     and not is_default(column):  # fmt: skip
                 table.column(name_of(column.this), position_of(column, self._statement))
+        check_qualified(conflict, table, self._statement)
         there, fresh, pairs, second = self._sorted_out(new, indexes)
         if second and not nothing:
             raise SqlError("ON CONFLICT DO UPDATE cannot change a row a second time", sqlstate="21000",
@@ -412,15 +413,7 @@ class Changer:
         outputs: list[exp.Expr] = [qualified(alias, column.name, f"o{n}") for n, column in enumerate(table.columns)]
         outputs += [exp.alias_(exp.Null() if node is None else node.copy(), f"n{n}") for n, node in enumerate(extra)]
         query = exp.Select(expressions=outputs).from_(tree.this.copy())
-        for other in others:
-            item = other.copy()
-            joins = item.args.get("joins") or []
-            item.set("joins", None)
-            query = query.join(item, join_type="cross")
-            for join in joins:
-                if not any(map(join.args.get, ("on", "using", "method", "kind", "side"))):
-                    join.set("kind", "CROSS")  # a comma
-                query.append("joins", join)
+        query = joined_with(query, others)
         if tree.args.get("where") is not None:
             query = query.where(tree.args["where"].this.copy())
         whole = with_ctes(query, tree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -20,6 +21,20 @@ def aliased(name: str, alias: str) -> exp.Expr:
 def joined(others: Any) -> list[exp.Expr]:
     """The tables and queries of FROM or USING."""
     return [others.this] if isinstance(others, exp.From) else list(others or ())
+
+
+def joined_with(query: exp.Select, others: Sequence[exp.Expr]) -> exp.Select:
+    """A query over more tables and queries, with what they are joined with."""
+    for other in others:
+        item = other.copy()
+        joins = item.args.get("joins") or []
+        item.set("joins", None)
+        query = query.join(item, join_type="cross")
+        for join in joins:
+            if not any(map(join.args.get, ("on", "using", "method", "kind", "side"))):
+                join.set("kind", "CROSS")  # a comma
+            query.append("joins", join)
+    return query
 
 
 def ctes_of(tree: exp.Expr) -> list[exp.CTE]:
