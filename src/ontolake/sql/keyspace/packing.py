@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -47,3 +47,17 @@ def packed(wanted: Strings, values: Strings | None) -> tuple[bytes, npt.NDArray[
     begin, end = int(rows.offsets[0]), int(rows.offsets[-1])
     starts = rows.offsets[:-1] - begin
     return rows.data[begin:end].tobytes(), starts << (_KEY_BITS + _VALUE_BITS) | widths << _VALUE_BITS | lengths
+
+
+def padded(chunk: Sequence[bytes]) -> tuple[str, list[bytes | None]]:
+    """Placeholders for some keys, and what they are bound to."""
+    marks = _marks(len(chunk))
+    return marks, [*chunk, *([None] * (marks.count("?") - len(chunk)))]
+
+
+def _marks(count: int) -> str:
+    """Placeholders for so many values or a few more, so that few different statements are made."""
+    size = 1
+    while size < count:
+        size *= 2
+    return ", ".join("?" * size)

@@ -22,6 +22,7 @@ from ontolake.sql.keyspace.vectors import Strings
 BATCH = 65536
 _MANY = 512
 _FEW_VERSIONS = 64
+_FEW_OUTSIDE = 20_000
 
 _VALUES = "SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value))"
 _BOTH = _VALUES + ", CAST(group_concat(key, '') AS BLOB), group_concat(length(key))"
@@ -145,7 +146,7 @@ class Keyspace:
 
     def _at_level(self, line: int, chunk: Sequence[bytes], at: int | None) -> dict[bytes, bytes]:
         """The values that a line itself has for some keys."""
-        marks, padded = _padded(chunk)
+        marks, padded = packing.padded(chunk)
         latest, own = table_of("latest", line)
         if at is None:
             return dict(self._rows(f"SELECT key, value FROM {latest} WHERE {own}key IN ({marks})", padded))
@@ -163,7 +164,7 @@ class Keyspace:
 
     def _hidden(self, line: int, chunk: Sequence[bytes], moment: int) -> set[bytes]:
         """Those of some keys that a line had changed by a version, so that lower levels do not count."""
-        marks, padded = _padded(chunk)
+        marks, padded = packing.padded(chunk)
         mask, own = table_of("mask", line)
         sql = f"SELECT key FROM {mask} WHERE {own}first <= ? AND key IN ({marks})"
         return {key for (key,) in self._rows(sql, [moment, *padded])}
@@ -298,6 +299,8 @@ class Keyspace:
     def count(self, span: KeySpan, limit: int, at: int | None = None) -> int:
         """How many keys a span has now, or had at a version, but no more than `limit`."""
         if not self.is_branch and at is None:
+            if limit >= _EVER and (whole := self._count_whole(span)) is not None:
+                return whole
             number: Any = self.connection.execute(self._count, (*span, limit)).get
             return int(number)
         found = 0
@@ -307,6 +310,16 @@ class Keyspace:
                 number = self.connection.execute(sql, (*source.node, *span, *source.bindings, limit - found)).get
                 found += int(number)
         return found
+
+    def _count_whole(self, span: KeySpan) -> int | None:
+        """How many keys a span has if few are outside of it: SQLite counts a whole table without looking at rows."""
+        sql = "SELECT count(*) FROM (SELECT 1 FROM latest WHERE key {} ? LIMIT ?)"
+        outside: list[Any] = [self.connection.execute(sql.format(sign), (edge, _FEW_OUTSIDE + 1)).get
+                              for sign, edge in (("<", span.start), (">=", span.end))]  # fmt: skip
+        if max(outside) > _FEW_OUTSIDE:
+            return None
+        number: Any = self.connection.execute("SELECT count(*) FROM latest").get
+        return int(number - sum(outside))
 
     def estimate(self, span: KeySpan, limit: int) -> int:
         """The same as `count`, for a choice that no answer depends on: it does not count as a read."""
@@ -513,7 +526,7 @@ class Keyspace:
             wanted = wanted.to_list() if len(near) > _MANY else wanted.among([key for (key,) in near])
         dead = []
         for begin in range(0, len(wanted), _MANY):
-            marks, padded = _padded(wanted[begin : begin + _MANY])
+            marks, padded = packing.padded(wanted[begin : begin + _MANY])
             dead += self._rows(f"SELECT key FROM {gone} WHERE {own}key IN ({marks})", padded)
         if dead and self.line == OWN:
             self.connection.executemany("DELETE FROM own_gone WHERE key = ?", dead)
@@ -578,17 +591,3 @@ def _where(table: str, condition: str, line: int) -> str:
     """A condition on a table, for the rows of a line."""
     named, own = table_of(table, line)
     return condition if not line else condition.replace(f"{table} WHERE ", f"{named} WHERE {own}")
-
-
-def _padded(chunk: Sequence[bytes]) -> tuple[str, list[bytes | None]]:
-    """Placeholders for some keys, and what they are bound to."""
-    marks = _marks(len(chunk))
-    return marks, [*chunk, *([None] * (marks.count("?") - len(chunk)))]
-
-
-def _marks(count: int) -> str:
-    """Placeholders for so many values or a few more, so that few different statements are made."""
-    size = 1
-    while size < count:
-        size *= 2
-    return ", ".join("?" * size)
