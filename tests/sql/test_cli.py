@@ -83,6 +83,23 @@ def test_a_talk_takes_statements_whole(
     assert "at character" not in said.err
 
 
+def test_a_table_is_shown_with_its_rules_and_comments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    place = f"{tmp_path}/t.db"
+    with open_database(place) as db:
+        db.execute("CREATE TABLE p (id INT GENERATED ALWAYS AS IDENTITY PRIMARY KEY); COMMENT ON TABLE p IS 'parents'")
+        db.execute("CREATE TABLE c (p INT REFERENCES p, g INT GENERATED ALWAYS AS (p * 2) STORED)")
+        db.execute("CREATE INDEX few ON c (lower(g::text)) WHERE p > 5; COMMENT ON COLUMN c.p IS 'the parent'")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\\d p\n\\d c\n"))
+    assert main(["sql", place]) == 0
+    said = capsys.readouterr().out
+    for part in ("identity, always", "-- parents", "foreign key c_p_fkey (p) references main.public.p", "-- the parent",
+                 "generated as (p * 2)", "index few (LOWER(", 'where "p" > 5, public'):
+        assert part in said
+    assert "onto_row" not in said
+
+
 def test_a_talk_knows_the_words_that_people_bring_along(
     shop: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

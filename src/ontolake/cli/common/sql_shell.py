@@ -133,7 +133,7 @@ class Shell:
     def _describe(self, name: str) -> None:
         tables = self._database.catalog().by_full_name
         if not name:
-            rows = [(full, len(table.columns), len(table.indexes)) for full, table in sorted(tables.items())]
+            rows = [(full, len(table.visible), len(table.indexes)) for full, table in sorted(tables.items())]
             self._out.table([Heading("table"), Heading("columns", right=True), Heading("indexes", right=True)], rows)
             return
         found = self._database.find_table(name, self._database.catalog())
@@ -141,9 +141,15 @@ class Shell:
 
     def _show_table(self, table: Table) -> None:
         rows = []
-        for column in table.columns:
+        said = {each.part_id: each.text for each in table.comments if each.kind in ("table", "column")}
+        for column in table.visible:
             notes = ["primary key"] if column in table.primary_key else [] if column.nullable else ["not null"]
-            notes += [f"default {column.default_expr}"] if column.default_expr is not None else []
+            if column.counting:
+                notes.append(f"identity, {'always' if column.counting == 'always' else 'by default'}")
+            elif column.default_expr is not None:
+                notes.append(f"default {column.default_expr}")
+            notes += [f"generated as ({column.generated})"] if column.generated else []
+            notes += [f"-- {said[column.column_id]}"] if column.column_id in said else []
             rows.append((column.name, str(column.type), ", ".join(notes) or None))
         self._out.heading(table.full_name)
         self._out.table([Heading("column"), Heading("type"), Heading("")], rows)
@@ -152,9 +158,16 @@ class Shell:
                               for id, desc in zip(index.column_ids, index.desc, strict=True))  # fmt: skip
             more = ", ".join(table.by_id[id].name for id in index.include_ids)
             print(f"{'unique index' if index.unique else 'index'} {index.name} ({parts})"
-                  f"{f' with {more}' if more else ''}, {index.state}")  # fmt: skip
+                  f"{f' with {more}' if more else ''}{f' where {index.predicate}' if index.predicate else ''}, "
+                  f"{index.state}")  # fmt: skip
         for check in table.meta.checks:
             print(f"check {check.name} ({check.sql})")
+        tables = self._database.catalog().by_id
+        for foreign in table.foreign_keys:
+            names = ", ".join(table.by_id[id].name for id in foreign.column_ids)
+            print(f"foreign key {foreign.name} ({names}) references {tables[foreign.parent_id].full_name}")
+        if 0 in said:
+            print(f"-- {said[0]}")
 
     # history and completion
 
