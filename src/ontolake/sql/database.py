@@ -339,6 +339,9 @@ class Database(VersionedTables):
         if kind == "call":
             assert statement.tree is not None
             return procedures.call(self, statement.names[0], statement.tree, params)
+        if kind == "copy":
+            raise UnsupportedError("COPY is not supported", position=statement.position(0),
+                                   hint="Database.bulk_load takes Arrow data, and onto sql --csv writes it")
         if self._commands.knows(kind):
             return self._commands.run(statement, params)
         return self._control(statement)

@@ -289,7 +289,7 @@ def _set_others(tokens: TokenReader) -> Command | None:
     word = tokens.peek()
     if word in ("ROLE", "AUTHORIZATION"):
         raise UnsupportedError(f"SET {word} is not supported: tables have no owners here",
-                               hint="the server's users have rights, see docs/server.md")
+                               hint="users of the server have rights")
     if word == "CONSTRAINTS":
         return None
     tokens.accept("CHARACTERISTICS")
