@@ -7,6 +7,7 @@ import json
 import random
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,8 @@ from ontolake.ontology.repository.objects.upkeep.links import check_links
 from ontolake.ontology.sizes import Sizes
 from ontolake.ontology.verification import verify
 from ontolake.spark import jobs
+
+GOLDEN = Path(__file__).parent / "golden" / "replaced_rows_v3.zip"
 
 LOW = Sizes(fan=3, most_runs=5, level_rows=4, merged_rows=60, part_rows=8, group_rows=2, small_rows=3, kept_groups=2)
 
@@ -254,6 +257,33 @@ def test_a_store_of_an_earlier_engine_writes_no_such_column(tmp_path: Path) -> N
         for file in runs(session):
             assert not file.replaces
             assert "$replaces" not in repository.files.table(file).column_names
+
+
+def test_a_store_that_was_made_with_the_first_release_of_the_column_reads_and_goes_on(tmp_path: Path) -> None:
+    with ZipFile(GOLDEN) as packed:
+        packed.extractall(tmp_path / "store")
+    first = {f"k{n:02}": n for n in range(20)}
+    second = {**first, "k00": 100, "k01": 100, "k30": 100}
+    del second["k15"]
+    fifth = {**second, "k01": 101, "k02": 102, "k03": 102, "k31": 101, "k32": 102, "k15": 200, "k05": 201}
+    del fifth["k16"], fifth["k17"]
+    sixth = {key: n for key, n in fifth.items() if key != "k06"}
+    pairs = {f"{n}/{column}": n for n in range(3) for column in "ab" if (n, column) != (2, "b")} | {"1/a": 50}
+    with opened(tmp_path / "store") as session:
+        assert [(file.replaces, file.updates) for file in runs(session)] == [
+            (False, 0), (True, 7), (True, 1), (True, 1)]  # fmt: skip
+        assert [shown(session, at) for at in (None, 1, 2, 5, 6)] == [sixth, first, second, fifth, sixth]
+        assert places(session) == pairs
+        assert list(verify(session.repository)) == []
+        session.ensure([Part(id="k00", n=300), Part(id="k06", n=301)])
+        session.delete(Part, "k15")
+        assert session.commit() == 7
+        sixth |= {"k00": 300, "k06": 301}
+        del sixth["k15"]
+        assert shown(session) == sixth
+        maintenance.compact(session.repository, dry_run=False)  # type: ignore[arg-type]
+        assert [shown(session, at) for at in (None, 1, 2, 5)] == [sixth, first, second, fifth]
+        assert list(verify(session.repository)) == []
 
 
 @pytest.mark.parametrize(("key", "number", "problem"), [
