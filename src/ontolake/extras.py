@@ -10,7 +10,7 @@ from ontolake.errors import MissingExtra
 EXTRAS = {
     "s3": {"obstore": "obstore"},
     "graph": {"lance": "pylance", "datafusion": "datafusion"},
-    "sql": {"sqlglot": "sqlglot", "datafusion": "datafusion"},
+    "sql": {"sqlglot": "sqlglot", "duckdb": "duckdb"},
     "spark": {"pyspark": "pyspark", "py4j": "pyspark", "pandas": "pandas"},
 }
 """For each extra the modules that it brings, with the packages that have them."""

@@ -90,6 +90,8 @@ WAYS = {
     "sqlglot": ("sql", [*(command.replace("URL", "tables.db") for command in ANY), "sql tables.db SELECT",
                         "sql ranges tables.db"],
                 ["from ontolake.sql import open_database", "import ontolake.sql.dbapi", "import ontolake.sql.types"]),
+    "duckdb": ("sql", ["sql tables.db SELECT(abs(id))FROM/**/x"],
+               ["from ontolake.sql import open_database; open_database('tables.db').query('SELECT abs(id) FROM x')"]),
     "pyspark": ("spark", [
         "pipeline run things.py --store things.db", "pipeline plan things.py", "spark verify lake/",
         "spark export lake/ -o out", "spark convert lake/ copy/", "spark reindex lake/",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -97,3 +98,18 @@ def test_a_function_that_is_not_there_is_named_with_what_was_meant(db: Database)
         db.execute("SELECT upper(1)")
     assert raised.value.sqlstate == "42883"
     assert "upper(integer)" in raised.value.message
+
+
+def test_enums_and_free_numerics_go_through_queries_as_they_are(db: Database) -> None:
+    db.execute("CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')")
+    db.execute("CREATE TABLE e (id INTEGER PRIMARY KEY, m mood, x NUMERIC)")
+    db.execute("INSERT INTO e VALUES (1, 'happy', 1.25), (2, 'sad', NULL), (3, 'ok', 7)")
+    assert db.execute("SELECT m, m::text || '!' FROM e ORDER BY m").fetchall() == [
+        ("sad", "sad!"), ("ok", "ok!"), ("happy", "happy!")]  # fmt: skip
+    assert db.execute("SELECT max(m), count(*) FROM e WHERE m > 'sad'").fetchall() == [("happy", 2)]
+    with pytest.raises(SqlError) as raised:
+        db.execute("SELECT id FROM e WHERE m = 'angry'")
+    assert raised.value.sqlstate == "22P02"
+    db.execute("UPDATE e SET x = x * 2, m = 'ok' WHERE x + 1 > 2")
+    assert db.execute("SELECT id, m, x FROM e ORDER BY id").fetchall() == [
+        (1, "ok", Decimal("2.5")), (2, "sad", None), (3, "ok", Decimal(14))]  # fmt: skip

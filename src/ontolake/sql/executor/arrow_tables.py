@@ -29,7 +29,7 @@ def readable_table(table: pa.Table) -> ReadableTable:
         type = pg_types.from_arrow(field.type)
         if type.name == "numeric" and type.scale < 0:
             column = _decimals(column, field.name)
-            type = pg_types.numeric(column.type.scale)
+            type = pg_types.numeric(column.type.scale)._replace(arrow=field.type)  # as which it is handed out again
         arrays.append(_plain(column))
         columns.append((field.name, type))
     return ReadableTable(pa.table(arrays, names=[f"c{n}" for n in range(len(arrays))]), columns)

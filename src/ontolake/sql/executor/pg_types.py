@@ -53,6 +53,8 @@ class PgType(NamedTuple):
     fine: bool = False
     labels: tuple[tuple[str, float], ...] = ()
     """The values of an enum, in their order: DuckDB has the place of a value among them."""
+    arrow: pa.DataType | None = None
+    """The Arrow type of a numeric column without digits, as which it is handed out again."""
 
     @property
     def family(self) -> str:
@@ -254,6 +256,8 @@ def to_arrow(type: PgType, given: pa.DataType) -> pa.DataType:
     """The Arrow type that a column of this type is handed out with; `given` is the one from DuckDB."""
     if type.is_array and pa.types.is_list(given):
         return pa.list_(to_arrow(type.element, given.value_type))
+    if type.arrow is not None:
+        return type.arrow
     if type.labels:
         return types.Type(types.Kind.ENUM, name=type.name, labels=type.labels).arrow
     if type.name == "timestamptz":
