@@ -266,6 +266,8 @@ def test_values_that_python_cannot_hold_are_refused_there_and_kept_in_arrow(mood
         with pytest.raises(SqlError) as raised:
             found.fetchall()
         assert raised.value.sqlstate == "22008"
+    assert [change.after["d"] for change in moody.changes(since=moody.version() - 1) if change.key == 1] == [
+        "0044-03-15 BC"], "history shows them as text"
     arrow = moody.query("SELECT at FROM t WHERE id = 2").column(0).cast(pa.int64()).to_pylist()
     assert arrow == [types.TIMESTAMP.store("200000-01-01")]
 

@@ -137,13 +137,13 @@ def row_of(table: Table | None, value: bytes | None) -> dict[str, Any] | None:
     if table is None or value is None:
         return None
     stored = decode_row(table.kinds, value, table.absent)
-    return {column.name: column.type.load(stored[column.column_id - 1]) for column in table.visible}
+    return {column.name: column.type.show(stored[column.column_id - 1]) for column in table.visible}
 
 
 def key_of(table: Table, key: bytes) -> Any:
     """A primary key as a Python value, or a tuple of them where it has several columns."""
     values, _ = keys.decode_tuple(table.key_types, key, len(table.prefix))
-    found = tuple(type.load(value) for type, value in zip(table.key_types, values, strict=True))
+    found = tuple(type.show(value) for type, value in zip(table.key_types, values, strict=True))
     return found[0] if len(found) == 1 else found
 
 

@@ -69,5 +69,5 @@ def loaded(column: ColumnMeta, value: Any) -> Any:
         return None
     type = column.type
     if is_text(type):
-        return type.load(type.store(value))
-    return type.load(stored_list(type, pa.array([value], type.arrow))[0])
+        return type.show(type.store(value))
+    return type.show(stored_list(type, pa.array([value], type.arrow))[0])

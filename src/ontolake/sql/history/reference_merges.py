@@ -141,7 +141,7 @@ class ReferenceMerge:
         assert parent is not None
         read = self._read(table, child.keys())
         states = [read.rows(node).to_pylist() for node in (self._sides.ours, self._sides.theirs)]
-        shown = ", ".join(str(table.by_id[id].type.load(value))
+        shown = ", ".join(str(table.by_id[id].type.show(value))
                           for id, value in zip(foreign.column_ids, values, strict=True))
         names = ", ".join(table.by_id[id].name for id in foreign.column_ids)
         ours, theirs = (read.plain(rows[0]) if rows else None for rows in states)

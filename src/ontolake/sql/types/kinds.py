@@ -12,6 +12,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from ontolake.sql.errors import DataError
+
 
 class Items(NamedTuple):
     """The stored form of an array: the kind of its elements, and their stored forms."""
@@ -126,6 +128,13 @@ class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         if convert is None:
             return lambda stored: stored
         return lambda stored: None if stored is None else convert(self, stored)
+
+    def show(self, stored: Any) -> Any:
+        """The Python value of a stored form, or its text where Python has none for it."""
+        try:
+            return self.load(stored)
+        except DataError:
+            return self.text(stored)
 
     @cached_property
     def text(self) -> Callable[[Any], str]:

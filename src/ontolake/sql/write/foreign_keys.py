@@ -292,7 +292,7 @@ def _violation(catalog: SqlCatalog, broken: Broken) -> ForeignKeyError:
         True: (child, foreign.column_ids), False: (parent, foreign.parent_column_ids)}
     table, ids = named[broken.is_child]
     columns = columns_of(table, ids)
-    shown = ", ".join(str(child.by_id[id].type.load(value))
+    shown = ", ".join(str(child.by_id[id].type.show(value))
                       for id, value in zip(foreign.column_ids, broken.values, strict=True))
     key = f"({', '.join(column.name for column in columns)}) = ({shown})"
     if broken.is_child and None in broken.values:

@@ -243,7 +243,7 @@ class Rows:
         for column in self.table.primary_key:
             names.append(column.name)
             value = self.tuples[number][self.table.place[column.column_id]]
-            values.append(str(column.type.load(value)))
+            values.append(str(column.type.show(value)))
         return f"({', '.join(names)}) = ({', '.join(values)})"
 
 
@@ -538,7 +538,7 @@ def unique_violation(table: Table, index: IndexMeta, begin: bytes) -> UniqueErro
     """What is raised for entries of a unique index that begin alike."""
     types = [table.by_id[id].type for id in index.column_ids]
     values, _ = keys.decode_tuple(types, begin, len(keys.entry_prefix(0, 0)), index.desc)
-    shown = ", ".join(str(type.load(value)) for type, value in zip(types, values, strict=True))
+    shown = ", ".join(str(type.show(value)) for type, value in zip(types, values, strict=True))
     names = ", ".join(table.by_id[id].name for id in index.column_ids)
     return UniqueError(f"{table.full_name} has a row with ({names}) = ({shown}) already", table=table.full_name,
                        constraint=index.name)  # fmt: skip
