@@ -13,7 +13,7 @@ from ontolake.model.filters import FieldRef, ValueRef
 from ontolake.model.types import TypeInfo, type_info
 from ontolake.ontology.errors import LayoutLacksError, SchemaValidationError, UnknownKeyError
 from ontolake.ontology.intents import Intents, Row
-from ontolake.ontology.keys import encoded_key
+from ontolake.ontology.keys import encoded_key, encoded_keys
 from ontolake.ontology.query.builder import QueryStart
 from ontolake.ontology.repository import Repository
 
@@ -98,7 +98,7 @@ class Declarations:
                 raise SchemaValidationError("delete() needs a key", type_name=info.name,
                                             hint="ensure_all(Type, []) deletes all rows of a type")
             keys = key if isinstance(key, list | set | frozenset) else (key,)
-            self.intents.end(info, [encoded_key(info, one) for one in keys], bool(cascade))
+            self.intents.end(info, encoded_keys(info, keys), bool(cascade))
             return
         for info, row in self._encoded(what):
             self.intents.end(info, [row[: len(info.keys)]], bool(cascade))

@@ -26,9 +26,10 @@ def keys_of(info: Type, table: pa.Table) -> list[Row]:
 def find_rows(scanner: Scanner, info: Type, state: TypeState | None, keys: Collection[Row]) -> pa.Table:
     """The latest rows of these keys, as far as they are there."""
     unique = list(dict.fromkeys(keys))
-    kind = leading_type(info) if len(info.keys) == 1 else pa.string()
-    texts = pa.array([key_text(info, key) for key in unique], kind)
-    return scanner.find(info, state, texts, [key[0] for key in unique])
+    leading = [key[0] for key in unique]
+    if len(info.keys) == 1:
+        return scanner.find(info, state, pa.array(leading, leading_type(info)), leading)
+    return scanner.find(info, state, pa.array([key_text(info, key) for key in unique], pa.string()), leading)
 
 
 def ended_rows(scanner: Scanner, info: Type, state: TypeState | None, keys: Collection[Row]) -> pa.Table:
