@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from branched_history import FITS, PARTS, BranchedHistory, Part, written
+from low import LOW
 
 from ontolake import faults
 from ontolake.history.erasures import KeyHash
 from ontolake.model import Entity, Field
-from ontolake.ontology import Session, StorageBackendError
+from ontolake.model.types import type_info
+from ontolake.ontology import Config, Session, StorageBackendError
 from ontolake.ontology.migration.upgraders import Upgrader
 from ontolake.ontology.moving.conversion import Conversion, convert, engine_for
 from ontolake.ontology.repository import Repository, open_repository
@@ -127,6 +130,42 @@ def test_deleted_branches_and_migrations_of_branches_go_along(way: tuple[str, st
     assert told(target) == told(made.url)
     with Session(target, entity_types=[More]) as session:
         assert sorted(one.text for one in session.query().entities(More).collect()) == ["n2", "n3"]
+
+
+def test_a_deleted_branch_keeps_its_rows_where_another_one_was_collected(way: tuple[str, str]) -> None:
+    class Note(Entity):
+        id: Field[str] = Field(primary_key=True)
+
+    source, target = way
+    config = Config(sizes=LOW)
+    with Session(source, entity_types=[Note], config=config) as session:
+        session.ensure(Note(id="n"))
+        session.commit()
+        for name in ("collected", "deleted"):
+            session.branches.create(name)
+            with Session(source, entity_types=[Note], config=replace(config, branch=name)) as other:
+                other.ensure(Note(id=name))
+            session.branches.delete(name)
+            if name == "collected":
+                session.repository.gc(dry_run=False)
+
+    class Stop(Exception):
+        pass
+
+    def stop(step: str) -> None:
+        if step == "convert: branches to collect deleted":
+            raise Stop
+
+    with pytest.raises(Stop), faults.arm(stop):
+        converted(source, target)
+    for _ in range(2):
+        converted(source, target)
+        with opened(target) as copy:
+            repository: Any = copy
+            places = [repository.branch_of(commit) for commit in (2, 3)]
+            assert [repository.branch_row(place).is_collected for place in places] == [True, False]
+            note = type_info(Note)
+            assert repository.states.rows(note, 1, [("deleted",), ("n",)], 3) == [("deleted",), ("n",)]
 
 
 @pytest.mark.slow

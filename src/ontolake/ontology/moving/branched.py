@@ -59,11 +59,10 @@ class BranchCopy:
                 progress("commits", number, len(self._commits) - have)
         for row in self._branches.values():
             self._branch(row.id)
+        self._collect()
         self._name()
         for kind, name in sorted(set(self._source.dropped()) - set(self._target.dropped())):
             self._target.drop_type(kind, name)
-        if any(row.is_collected for row in self._branches.values()):
-            self._target.gc(dry_run=False)
         return len(self._commits) - have, len(self._commits), self._compare()
 
     def _have(self) -> int:
@@ -125,6 +124,26 @@ class BranchCopy:
             transaction.created_at = commit.time
             transaction.finish(dict(commit.metadata))
 
+    def _collect(self) -> None:
+        """Collect the branches whose rows the source has no more, and only these.
+
+        Branches that are deleted and still have their rows must not be deleted yet: they would be collected, too.
+        """
+        waiting = [id for id, row in self._branches.items()
+                   if row.is_collected and not self._target.branch_row(self._places[id]).is_collected]
+        for id in waiting:
+            self._change(id)
+        if waiting:
+            faults.reach("convert: branches to collect deleted")
+            self._target.gc(dry_run=False)
+
+    def _change(self, id: int) -> None:
+        """Give the copy of a branch its name, and delete it if the branch is deleted."""
+        row, copied = self._branches[id], self._target.branch_row(self._places[id])
+        if (copied.name, copied.protected, copied.is_deleted) != (row.name, row.protected, row.is_deleted):
+            self._target.change_names(lambda names: names.change_branch(
+                copied.id, name=row.name, protected=row.protected, deleted=row.is_deleted))
+
     def _name(self) -> None:
         """Give branches their names and tags theirs, and let go of branches that are deleted."""
         tags = {tag.name: tag for tag in self._source.tag_rows()}
@@ -137,10 +156,8 @@ class BranchCopy:
                 self._target.change_names(lambda names, tag=tag: names.add_tag(  # type: ignore[misc]
                     tag.name, tag.commit_id, tag.message))
         for id, row in self._branches.items():
-            copied = self._target.branch_row(self._places[id])
-            if (copied.name, copied.protected, copied.is_deleted) != (row.name, row.protected, row.is_deleted):
-                self._target.change_names(lambda names, id=copied.id, row=row: names.change_branch(  # type: ignore[misc]
-                    id, name=row.name, protected=row.protected, deleted=row.is_deleted))
+            if not row.is_collected:
+                self._change(id)
 
     # comparing
 
