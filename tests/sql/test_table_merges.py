@@ -148,3 +148,37 @@ def test_things_of_one_name_on_both_sides_are_a_conflict(forked: Forked) -> None
     branch.execute("CREATE SEQUENCE s")
     with pytest.raises(MergeConflictError):
         db.merge("try")
+
+
+UNIQUE = ("CREATE TABLE t (id INT PRIMARY KEY, u INT UNIQUE)", "INSERT INTO t VALUES (1, 1)")
+
+
+def test_a_row_that_a_rule_kept_out_of_a_merge_is_gone_for_its_branch_too(forked: Forked) -> None:
+    db, branch = forked(*UNIQUE)
+    branch.execute("INSERT INTO t VALUES (2, 5)")
+    db.execute("INSERT INTO t VALUES (3, 5)")
+    db.merge("try", strategy="ours")
+    assert rows(db, "SELECT * FROM t ORDER BY id") == [(1, 1), (3, 5)]
+    db.merge("main", "try")
+    assert rows(branch, "SELECT * FROM t ORDER BY id") == [(1, 1), (3, 5)]
+    assert list(db.diff(db.at("main"), db.at("try"))) == []
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_what_merges_left_out_counts_whether_the_past_is_kept_or_not(forked: Forked, is_forgotten: bool) -> None:
+    """Both branches keep their own row; then one takes in the other and keeps it once more, and is merged."""
+    db, branch = forked(*UNIQUE)
+    branch.execute("UPDATE t SET u = 2")
+    db.execute("UPDATE t SET u = 3")
+    db.branches.create("ours")
+    db.branches.create("theirs", parent="try")
+    db.merge("theirs", strategy="ours")
+    db.merge("ours", "try", strategy="ours")
+    db.merge("main", "try", strategy="ours")
+    if is_forgotten:
+        db.branches.delete("ours")
+        db.retain(db.version())
+        db.gc(dry_run=False)
+    assert (rows(db, "SELECT * FROM t"), rows(branch, "SELECT * FROM t")) == ([(1, 3)], [(1, 2)])
+    db.merge("try")
+    assert rows(db, "SELECT * FROM t") == [(1, 2)]

@@ -18,7 +18,7 @@ SOURCE = "source"
 MIGRATED_TYPES = "migrated_types"
 """Which types a migration has brought from which schema version to which."""
 LEFT_OUT = "left_out"
-"""The tables of which a merge did not take all that the source had changed."""
+"""The tables of which a merge did not take all that the source had changed. SQL tables have it, too."""
 EVENT = "event"
 """The event that a commit handled: its id and type, and the handler."""
 

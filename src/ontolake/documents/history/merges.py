@@ -109,7 +109,21 @@ class MergeModel:
         """Nothing but the making and deleting of branches, or a merge of what the target has, is no news."""
         bases = best_common_ancestors(self.dag, [ours], [theirs])
         parts = [self.between(theirs, base) for base in bases if bases != [theirs]]
-        return any(part.has_writes or (part.has_merges and bases != [ours]) for part in parts)
+        if any(part.has_writes or (part.has_merges and bases != [ours]) for part in parts):
+            return True
+        # Merges that wrote nothing are news if they left out what the target has.
+        return any(part.has_merges and self._differ(theirs, ours, sorted(part.ids)) for part in parts)
+
+    def _differ(self, theirs: int, ours: int, ids: Sequence[str]) -> bool:
+        """Whether one of some documents is not the same at two commits."""
+        for start in range(0, len(ids), replay.CHUNK):
+            chunk = ids[start : start + replay.CHUNK]
+            with self._database.joined as connection:
+                sides = [SeenDocuments(connection, self.dag.view(one), chunk) for one in (theirs, ours)]
+            if any(not sides[0].stored_alike(sides[1], id)
+                   and not same_json(sides[0].document(id), sides[1].document(id)) for id in chunk):
+                return True
+        return False
 
     def plan(self, sides: Sides[int], decisions: Decisions) -> MergePlan[Changes]:
         if sides.is_merge:

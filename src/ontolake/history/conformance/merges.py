@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,7 +11,22 @@ import pytest
 from ontolake.errors import Invalid
 from ontolake.history.conflicts import ConflictKind, Resolution, Value
 from ontolake.history.conformance.base import VersioningBase, record
+from ontolake.history.conformance.workload import HistoryPlayer, HistoryStep
 from ontolake.history.errors import MergeConflictError
+
+_CLASH = (("write", "main", "x", record(1, 1)), ("write", "main", "y", record(1, 1)), ("branch", "a", "main"),
+          ("write", "a", "x", record(2, 2)), ("write", "main", "x", record(3, 3)))  # fmt: skip
+_AFTER = (("write", "a", "y", record(5, 5)), ("merge", "a", "main", None), ("write", "main", "z", record(6, 6)),
+          ("merge", "main", "a", None), ("write", "a", "z", None), ("merge", "a", "main", None))
+_BOTH = (*_CLASH, ("branch", "b", "main"), ("branch", "c", "a"), ("merge", "c", "main", "ours"),
+         ("merge", "b", "a", "ours"), ("merge", "main", "a", "ours"))  # fmt: skip
+LEAVING_OUT: Mapping[str, Sequence[tuple[Any, ...]]] = {
+    "a strategy": (*_CLASH, ("merge", "a", "main", "ours"), *_AFTER),
+    "a resolution": (*_CLASH, ("write", "a", "x", None), ("settle", "a", "main", ["ours"]), *_AFTER),
+    "a strategy on both sides": (*_BOTH, *_AFTER[:2]),
+    "merges alone": (*_BOTH, ("merge", "a", "main", None)),
+}
+"""Histories in which a merge does not take a row that its source has changed, by what keeps it out."""
 
 
 class MergeCases(VersioningBase):
@@ -178,6 +195,16 @@ class MergeCases(VersioningBase):
         self.write(forked, "try", y=record(8, 1))
         forked.merge("try", self.main, strategy="theirs")
         assert self.state(forked) == {"x": record(3, 1), "y": record(8, 1)}
+
+    @pytest.mark.parametrize("history", LEAVING_OUT.values(), ids=LEAVING_OUT)
+    def test_a_row_that_a_merge_left_out_differs_and_later_merges_know_it(self, where: str, history: Any) -> None:
+        with closing(HistoryPlayer(self.adapter, where)) as player:
+            for kind, *arguments in history:
+                player.do(HistoryStep(kind, arguments))
+                if kind in ("merge", "settle"):
+                    player.check()
+                    player.do(HistoryStep("compared", ("main", "a")))
+                    player.do(HistoryStep("compared", ("a", "main")))
 
     def test_many_branches_one_after_the_other(self, forked: Any) -> None:
         names = [f"b{number}" for number in range(4)]

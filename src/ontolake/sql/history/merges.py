@@ -9,7 +9,7 @@ from typing import Any
 
 from ontolake.history import Commit, Conflict, ConflictKind, Counts, Decisions, Point, UnknownCommitError
 from ontolake.history.dag import is_ancestor, missing
-from ontolake.history.metadata import MERGED
+from ontolake.history.metadata import LEFT_OUT, MERGED
 from ontolake.history.operations import CommitNote, MergePlan, Moved, Sides
 from ontolake.sql.catalog.objects import SequenceMeta
 from ontolake.sql.catalog.records import Record, SqlCatalog, Table
@@ -145,7 +145,8 @@ class SqlMergeable:
             target = Combined(ours)
             read = SidesOfTable(self.lines, sides, ours, sorted(touched), force=False, strict=False)
             found = merged_table(read, decisions, ())
-        plan = TablePlan(target.table, target.records, target.fill, found.changes, found.counts)
+        plan = TablePlan(target.table, target.records, target.fill, found.changes, found.counts,
+                         differing=found.differing)
         return plan, found.conflicts
 
     def _own_keys(self, sides: Sides[Node], ours: Table, *, whole: bool = False) -> list[bytes]:
@@ -153,10 +154,7 @@ class SqlMergeable:
         if not whole:
             return [key for key in self._touched([(sides.ours, base) for base in sides.bases])
                     if key.startswith(ours.prefix)]  # fmt: skip
-        session = self.lines.reader(sides.ours)
-        with session.reading():
-            return [key for batch in session.keyspace.scan(ours.span, sides.ours[1], keys=True)
-                    if batch.keys is not None for key in batch.keys.to_list()]  # fmt: skip
+        return self._every_key(ours, sides.ours)
 
     def _dropped(
         self, sides: Sides[Node], decisions: Decisions, states: tuple[Table | None, Table | None, Table | None],
@@ -210,10 +208,48 @@ class SqlMergeable:
             return session.catalog(node[1])
 
     def _touched(self, pairs: Iterable[tuple[Node, Node]]) -> set[bytes]:
-        """The keys of rows that commits wrote that one of two nodes has and the other has not."""
+        """The keys of rows that may differ: those that commits wrote that one of two nodes has and the other has not,
+        and those that merges among these did not take from their source."""
+        pairs = list(pairs)
         nodes: set[Node] = set()
         for one, other in pairs:
             nodes.update(missing(self.lines, one, [other]), missing(self.lines, other, [one]))
+        found = self._written(nodes)
+        beside = self._left_out(nodes)
+        try:
+            return found | self._written(beside)
+        except UnknownCommitError:  # commits that both nodes have need not be kept
+            ends = {node for pair in pairs for node in pair}
+            return found.union(*(self._every_key(table, node) for node in ends
+                                 for table in self._catalog(node).by_id.values()))  # fmt: skip
+
+    def _left_out(self, nodes: set[Node]) -> set[Node]:
+        """The commits besides some whose rows a merge among them, or among the result, did not all take.
+
+        Both sides may have these commits and still differ in a row that they wrote.
+        """
+        found: set[Node] = set()
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            parents = self.lines.parents(node)
+            if len(parents) > 1 and self._leaves_out(node):
+                more = set(missing(self.lines, parents[1], parents[:1])) - nodes - found
+                found |= more
+                waiting += more
+        return found
+
+    def _leaves_out(self, node: Node) -> bool:
+        """Whether a merge did not take all that its source had changed. One that is not kept may be such a merge."""
+        try:
+            session = self.lines.reader(node)
+            with session.reading():
+                return LEFT_OUT in commits.one(session, node[1]).metadata
+        except UnknownCommitError:
+            return True
+
+    def _written(self, nodes: Iterable[Node]) -> set[bytes]:
+        """The keys of rows that commits wrote. Raises `UnknownCommitError` if that is no longer kept."""
         found: set[bytes] = set()
         by_line: dict[int, list[int]] = {}
         for line, version in nodes:
@@ -229,11 +265,20 @@ class SqlMergeable:
                         found.update(key for key in unpacked(packed) if key[0] == keys.ROW)
         return found
 
+    def _every_key(self, table: Table, node: Node) -> list[bytes]:
+        """The keys of all rows that a table has at a commit."""
+        session = self.lines.reader(node)
+        with session.reading():
+            return [key for batch in session.keyspace.scan(table.span, node[1], keys=True)
+                    if batch.keys is not None for key in batch.keys.to_list()]  # fmt: skip
+
     # writing
 
     def publish(self, sides: Sides[Node], plan: MergePlan[SqlChanges], note: CommitNote) -> Commit[Node]:
         metadata = {name: self._told(value) for name, value in sides.metadata.items()}
-        metadata |= {MERGED: sides.source} if sides.is_merge else {}
+        if sides.is_merge:
+            left = sorted(each.table.full_name for each in plan.changes.tables.values() if each.leaves_out)
+            metadata |= {MERGED: sides.source, **({LEFT_OUT: left} if left else {})}
         line = self._references.line(sides.into)
         expected = self.lines.head(line) + 1
         with self._writer(sides.into) as session, session.noted(note.message, note.author):

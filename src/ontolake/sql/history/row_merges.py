@@ -49,6 +49,8 @@ class MergedTable(NamedTuple):
     changes: TableChanges
     counts: Counts
     conflicts: list[Conflict]
+    differing: list[bytes]
+    """The keys of rows that were not the same on both sides."""
 
 
 class SidesOfTable:
@@ -175,7 +177,10 @@ def merged_table(read: SidesOfTable, decisions: Decisions, fill: Sequence[IndexM
         changes = _without_same(read, changes, ours)
     counts = count(read.names, ours, changes.puts, changes.deletes)
     puts, deletes = restored(read.table, changes.puts), read.encoded(changes.deletes)
-    return MergedTable(TableChanges(puts, deletes), counts, [*found.conflicts, *conflicts])
+    at = [positions(read.names, read.keys, side) for side in (ours, theirs)]
+    differing = np.flatnonzero(~same(read.schema.names, ours, at[0], theirs, at[1]))
+    return MergedTable(TableChanges(puts, deletes), counts, [*found.conflicts, *conflicts],
+                       [read.wanted[place] for place in differing.tolist()])
 
 
 def _generated(table: Table, puts: pa.Table) -> pa.Table:

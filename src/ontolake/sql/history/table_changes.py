@@ -30,6 +30,18 @@ class TablePlan:
     replaced: Table | None = None
     """A table of the same name that makes room for it."""
     is_dropped: bool = False
+    differing: Sequence[bytes] = ()
+    """The keys of rows that the source has and the target has not as they are, as far as they were compared."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a row that differs from that of the source stays as it is."""
+        puts = self.changes.puts
+        written = set(self.changes.deletes)
+        if self.differing and puts is not None and puts.num_rows:
+            columns = [puts.column(column.name).combine_chunks() for column in self.table.columns]
+            written.update(Rows(self.table, columns=columns).keys())
+        return not written.issuperset(self.differing)
 
     @property
     def has_changes(self) -> bool:
