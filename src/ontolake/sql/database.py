@@ -41,8 +41,8 @@ from ontolake.sql.syntax.statements import (
     parse,
     parse_one,
 )  # fmt: skip
-from ontolake.sql.transactions import SqlSession
-from ontolake.sql.write import bulk, index_builds, sequences, view_definitions
+from ontolake.sql.transactions import SqlSession, SqlTransaction
+from ontolake.sql.write import bulk, index_builds, query_tables, sequences, view_definitions
 from ontolake.sql.write.chains import run_chain
 from ontolake.sql.write.ddl import DEFAULT_SCHEMA, Definer
 from ontolake.sql.write.dml import Changer
@@ -333,7 +333,7 @@ class Database(VersionedTables):
         if kind in _CHANGES:
             return self._change(statement, params)
         if kind in ("create", "drop", "alter"):
-            return self._define(statement)
+            return self._define(statement, params)
         if kind == "define":
             return self._define_more(statement)
         if kind == "call":
@@ -366,10 +366,18 @@ class Database(VersionedTables):
         assert statement.tree is not None
         with self._session.writing(statement.sql) as transaction:
             names = self._names(statement, self._session.fresh_catalog(transaction), None)
+            return self._answer(statement, bound(names.expanded(statement.tree), params), names, transaction)
+
+    def _answer(
+        self, statement: ParsedStatement, tree: exp.Expr, names: StatementNames, transaction: SqlTransaction
+    ) -> Result:
+        """The rows of a query without parameters that may read history or take numbers of sequences."""
+        if is_historical(tree):
+            return HistoricalQuery(self, names, self._version).run(tree, ())
+        if calls_in(tree):
             numbers = Numbers(self._session, transaction, self.database, self.schema)
-            tree = names.expanded(statement.tree)
-            return sequences.query(bound(tree, params), numbers, lambda tree: QueryPlan(
-                statement, tree, names).run(self._session, ()))
+            return sequences.query(tree, numbers, lambda tree: QueryPlan(statement, tree, names).run(self._session, ()))
+        return QueryPlan(statement, tree, names).run(self._session, ())
 
     def _change(self, statement: ParsedStatement, params: Parameters) -> Result:
         assert statement.tree is not None
@@ -470,15 +478,19 @@ class Database(VersionedTables):
                 lines.append(f"{count} row{'' if count == 1 else 's'} in {took:.2f} ms")
         return lines
 
-    def _define(self, statement: ParsedStatement) -> Result:
+    def _define(self, statement: ParsedStatement, params: Parameters) -> Result:
         tree = statement.tree
         if isinstance(tree, exp.Create) and str(tree.kind).upper() == "INDEX":
             index_builds.create(self._session, statement, self.database, self.schema)
             return Result("CREATE INDEX", 0)
         with self._session.writing(statement.sql) as transaction:
             definer = Definer(self._session, transaction, statement, self.database, self.schema)
+            names = self._names(statement, definer.catalog, None)
+            if query_tables.is_query_table(tree):
+                query = query_tables.source(tree, params, self._commands.called)
+                return query_tables.create(definer, tree, names.expanded(query), names, lambda tree: self._answer(
+                    statement, tree, names, transaction))
             if isinstance(tree, exp.Create) and str(tree.kind).upper() == "VIEW":
-                names = self._names(statement, definer.catalog, None)
                 view_definitions.create(definer, tree, names.qualified, names.described)
             else:
                 getattr(definer, statement.kind)(tree)

@@ -90,4 +90,4 @@ class StatementNames:
 
     def described(self, query: exp.Expr) -> pa.Schema:
         """The names and types of the columns that a query gives. Raises `SqlError`."""
-        return QueryPlan(self._statement, self.expanded(query), self).schema()
+        return QueryPlan(self._statement, self.expanded(query), self).schema(self._catalog)

@@ -83,6 +83,7 @@ STEPS: list[Step] = [
     statement("INSERT INTO c VALUES (1), (2), (2)"),
     statement("CREATE INDEX upper_v ON p (upper(v)) WHERE id > 1"),
     statement("DELETE FROM p WHERE id = 2"),
+    statement("CREATE TABLE q AS SELECT id, a, id / 8.0 AS part FROM t"),
     collect,
 ]
 

@@ -28,6 +28,8 @@ _ASSIGNABLE: dict[int, frozenset[int]] = {
 READ_FROM_TEXT = frozenset({
     Kind.UUID, Kind.NUMERIC, Kind.TIME, Kind.INTERVAL, Kind.JSON, Kind.JSONB, Kind.ENUM, Kind.ARRAY})
 """Kinds that Arrow data often has as text, which a bulk load reads."""
+_PLAIN_SCALE = 6
+"""Digits behind the point up to which Arrow writes decimals without an exponent."""
 
 
 def is_assignable(to: Type, found: Type) -> bool:
@@ -130,7 +132,7 @@ def _number(type: Type, found: Type, given: pa.Array) -> pa.Array:
         nearest = "half_towards_infinity" if found.kind == Kind.DECIMAL else "half_to_even"
         return pc.round(given, 0, round_mode=nearest).cast(type.arrow)
     if kind == Kind.NUMERIC:
-        if found.kind == Kind.INT64:
+        if found.kind == Kind.INT64 or (found.kind == Kind.DECIMAL and found.scale <= _PLAIN_SCALE):
             return of_storage(type, given.cast(pa.string()))
         return stored_array(type, [type.store(value) for value in given.to_pylist()])
     if kind == Kind.DECIMAL and found.kind == Kind.DECIMAL and found.scale > type.scale:

@@ -78,9 +78,14 @@ class SessionCommands:
 
     def bound(self, statement: ParsedStatement, params: Parameters) -> tuple[ParsedStatement, tuple[Any, ...]]:
         """The statement that an EXECUTE means, and its parameters."""
-        found = self.prepared.find(statement.names[0])
         tree = statement.tree
-        nodes: Sequence[exp.Expr] = tree.expressions if isinstance(tree, exp.Select) else ()
+        return self.called(statement.names[0], tree.expressions if isinstance(tree, exp.Select) else (), params)
+
+    def called(
+        self, name: str, nodes: Sequence[exp.Expr], params: Parameters
+    ) -> tuple[ParsedStatement, tuple[Any, ...]]:
+        """The prepared statement of a name, and the values for its parameters that nodes stand for."""
+        found = self.prepared.find(name)
         for node in nodes:
             if node.find(exp.Column, exp.Query) is not None:
                 raise UnsupportedError("EXECUTE takes values without columns and queries")

@@ -156,7 +156,7 @@ class QueryPlan:
             return few
         keep = keep and session.columns.room > 0 and not (session.transaction and session.transaction.dirty)
         tables = {**self._read(session, chosen, keep), **self._given}
-        return _result(execution.run(self.bound(parameters), tables, self._keys, self._enums(session)))
+        return _result(execution.run(self.bound(parameters), tables, self._keys, self._enums(session.catalog)))
 
     def _is_direct(self, chosen: AccessPath, keyspace: Keyspace, limit: int | None) -> bool:
         """Whether the rows that an access finds, or the first of them, are the answer in the order that it has."""
@@ -185,7 +185,7 @@ class QueryPlan:
         assert window is not None
         tree, room = self.bound(parameters), limit + offset
         if window.ordered and not self._is_by_key(chosen):
-            return execution.run(tree, self._read(session, [chosen]), enums=self._enums(session))
+            return execution.run(tree, self._read(session, [chosen]), enums=self._enums(session.catalog))
         tree.set("limit", exp.Limit(expression=exp.Literal.number(room)))
         tree.set("offset", None)
         found: list[pa.Table] = []
@@ -194,8 +194,8 @@ class QueryPlan:
                 table = next(tables, None)
                 if table is None and found:
                     break
-                rows = scans.schema_of(source.columns).empty_table() if table is None else table
-                found.append(execution.run(tree, {source.name: rows}, enums=self._enums(session)))
+                rows = scans.empty_table(source.columns) if table is None else table
+                found.append(execution.run(tree, {source.name: rows}, enums=self._enums(session.catalog)))
         return pa.concat_tables(found, promote_options="permissive").slice(offset, limit)
 
     def _little_by_little(self, keyspace: Keyspace, chosen: AccessPath, room: int) -> Generator[pa.Table, None, None]:
@@ -284,12 +284,12 @@ class QueryPlan:
 
     def _empty(self) -> dict[str, pa.Table]:
         """The tables of the query without rows."""
-        found = {source.name: scans.schema_of(source.columns).empty_table() for source in self.sources}
+        found = {source.name: scans.empty_table(source.columns) for source in self.sources}
         return found | {name: table.slice(0, 0) for name, table in self._given.items()}
 
-    def schema(self, parameters: Parameters = ()) -> pa.Schema:
-        """The names and types of the columns that the query gives. Raises `SqlError`."""
-        return execution.run(self.bound(parameters), self._empty(), self._keys).schema
+    def schema(self, catalog: SqlCatalog) -> pa.Schema:
+        """The names and types of the columns that the query, without parameters, gives. Raises `SqlError`."""
+        return execution.run(self.bound(()), self._empty(), self._keys, self._enums(lambda: catalog)).schema
 
     def _described(self, chosen: AccessPath) -> str | None:
         """What a LIMIT saves, for EXPLAIN."""
@@ -301,11 +301,11 @@ class QueryPlan:
         order = "  from the last key, " if window.descending else "  in the order of keys, " if window.ordered else "  "
         return order + ("no more rows than the LIMIT" if chosen.answered >= self._parts else "until the LIMIT is met")
 
-    def _enums(self, session: SqlSession) -> dict[str, Type]:
+    def _enums(self, catalog: Callable[[], SqlCatalog]) -> dict[str, Type]:
         """The enums that casts of the query may mean."""
         if not self._has_enums:
             return {}
-        return {each.name: each.type for each in session.catalog().objects.values() if isinstance(each, EnumMeta)}
+        return {each.name: each.type for each in catalog().objects.values() if isinstance(each, EnumMeta)}
 
     def bound(self, parameters: Parameters) -> exp.Expr:
         """The statement for DuckDB, with values for parameters."""

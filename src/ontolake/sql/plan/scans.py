@@ -41,6 +41,11 @@ def schema_of(columns: Sequence[ColumnMeta]) -> pa.Schema:
     return pa.schema([(column.name, column.type.arrow) for column in columns])
 
 
+def empty_table(columns: Sequence[ColumnMeta]) -> pa.Table:
+    """These columns without rows. Arrow does not make empty arrays of every type by itself."""
+    return pa.table({column.name: vectors.stored_array(column.type, []) for column in columns})
+
+
 def _arrays(
     keyspace: Keyspace, access: AccessPath, columns: Sequence[ColumnMeta], at: int | None, limit: int | None
 ) -> Iterator[list[pa.Array]]:

@@ -1,6 +1,7 @@
 """Statements and clauses of definitions that the parser does not read: sequences, identity columns, comments, …
 
-`read` takes whole statements; `masked` blanks clauses within others, and `annotate` puts them on the parsed tree.
+`read` takes whole statements; `masked` blanks clauses within others, and `annotate` puts them on the parsed tree;
+`query_table` makes SELECT … INTO a CREATE TABLE.
 """
 
 from __future__ import annotations
@@ -471,3 +472,25 @@ def annotate(tree: exp.Expr, notes: Sequence[tuple[str, Any]]) -> None:
     for kind, value in notes:
         if kind == OVERRIDING:
             tree.meta[OVERRIDING] = value
+
+
+def query_table(tree: exp.Expr) -> exp.Expr:
+    """SELECT … INTO as the CREATE TABLE … AS that it means; other statements as they are.
+
+    Raises `SqlSyntaxError` if INTO stands in a query within the statement.
+    """
+    first = tree
+    while isinstance(first, exp.SetOperation):
+        first = first.this
+    into = first.args.get("into") if isinstance(first, exp.Select) else None
+    if into is not None:
+        first.set("into", None)
+    if tree.find(exp.Into) is not None:
+        raise SqlSyntaxError("INTO makes a table only in the first SELECT of a statement of its own")
+    if into is None:
+        return tree
+    kept: list[exp.Expr] = [exp.TemporaryProperty()] if into.args.get("temporary") else []
+    if into.args.get("unlogged"):
+        kept.append(exp.UnloggedProperty())
+    properties = exp.Properties(expressions=kept) if kept else None
+    return exp.Create(this=into.this, kind="TABLE", expression=tree, properties=properties)

@@ -47,6 +47,7 @@ _CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 _ADD_CHECK = re.compile(r"\b(ADD)\s+CHECK\b", re.IGNORECASE)
 _RENAME = re.compile(r"\bRENAME\s+(CONSTRAINT)\b", re.IGNORECASE)
 _DROP = re.compile(r"DROP\s+(INDEX|SCHEMA|SEQUENCE)\b.*,", re.IGNORECASE | re.DOTALL)
+_INTO = re.compile(r"\bINTO\b", re.IGNORECASE)
 CONSTRAINT = "constraint"
 """Marks a node that renames a constraint, not a column."""
 _EXPLAIN = re.compile(r"EXPLAIN(?:\s*\((?!\s*(?:SELECT|WITH|VALUES|TABLE)\b)(?P<options>[\w\s,]*)\)\s*"
@@ -266,6 +267,8 @@ def _statement(sql: str, begins: int, text: str, shifts: Sequence[tuple[int, int
     if (command := _command(sql, begins, text, shifts, written)) is not None:
         return command
     tree = _parsed(sql, begins, shifts)
+    if _INTO.search(sql):
+        tree = definitions.query_table(tree)
     kinds: dict[type[exp.Expr], str] = {
         exp.Insert: "insert", exp.Update: "update", exp.Delete: "delete", exp.Create: "create", exp.Drop: "drop",
         exp.Alter: "alter", exp.TruncateTable: "truncate", exp.Merge: "merge",

@@ -6,5 +6,5 @@ the catalog keeps, `sequences` gives numbers, `foreign_keys` follows and checks 
 transaction still has to see to. `ddl` changes the catalog, with `alterations`, `constraints`, `index_builds` and
 `type_changes` for tables that have rows already, `sequence_definitions`, `reference_definitions`, `enums`,
 `index_expressions`, `comments` and `table_likes`; `sorted_runs` is how an index is filled in the order of its keys, and
-`small_changes` works out a few rows. `view_definitions` keeps views.
+`small_changes` works out a few rows. `view_definitions` keeps views, `query_tables` makes tables of queries.
 """

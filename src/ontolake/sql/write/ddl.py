@@ -155,11 +155,9 @@ class Definer:
         if kind not in ("DATABASE", "SCHEMA", "TABLE"):
             raise UnsupportedError(f"CREATE {kind} is not supported")
         if tree.args.get("replace") or tree.args.get("expression") is not None:
-            raise UnsupportedError(f"this form of CREATE {kind} is not supported",
-                                   hint="create it, then INSERT … SELECT")
+            raise UnsupportedError(f"this form of CREATE {kind} is not supported", hint="DROP it first")
         if (properties := tree.args.get("properties")) is not None:
-            what = properties.expressions[0].sql(DIALECT)
-            raise UnsupportedError(f"{what} is not supported with CREATE {kind}", hint="leave it out")
+            refuse_properties(kind, properties.expressions)
         if kind == "DATABASE":
             return self._create_database(tree.this, exists)
         if kind == "SCHEMA":
@@ -199,16 +197,30 @@ class Definer:
             self.put(SchemaMeta(self.session.next_id("schema"), db.db_id, schema, now()))
 
     def _create_table(self, node: exp.Schema, exists: bool) -> bool:
-        database, schema_name, name = self.names(node.this)
+        place = self.table_place(node.this, exists)
+        if place is None:
+            return False
+        self.make_table(*place, self._definition(node, place[1]), node)
+        return True
+
+    def table_place(self, node: exp.Table, exists: bool) -> tuple[SchemaMeta, str] | None:
+        """The schema and name of a table that is to be made; None if it `exists`, and may. Raises `SqlError`."""
+        database, schema_name, name = self.names(node)
         self.new_name(name, node)
-        if not node.this.args.get("catalog"):
-            self._allocate(database, None if node.this.args.get("db") else schema_name)
+        if not node.args.get("catalog"):
+            self._allocate(database, None if node.args.get("db") else schema_name)
         schema = self.catalog.schema(database, schema_name, position_of(node, self.statement))
         if exists and self.catalog.relation(schema.schema_id, name) is not None:
-            return False
+            return None
         self.check_relation(schema.schema_id, name, node)
-        definition = self._definition(node, name)
+        return schema, name
+
+    def make_table(self, schema: SchemaMeta, name: str, definition: Definition, node: exp.Expr) -> Table:
+        """Write a new table into the catalog. Raises `SqlError`."""
         if not definition.primary_key:
+            if any(column.name == HIDDEN for column in definition.columns):
+                raise DuplicateNameError(f"{HIDDEN} is the name of a hidden column", sqlstate="42701",
+                                         hint="use another name, or declare a primary key")
             hidden = ColumnMeta(len(definition.columns) + 1, 0, HIDDEN, types.TEXT, False, None, 0, hidden=True)
             definition.columns.append(hidden)
             definition.primary_key = [HIDDEN]
@@ -244,7 +256,7 @@ class Definer:
             from ontolake.sql.write import reference_definitions
 
             reference_definitions.add(self, self.catalog.by_id[id], definition.references, node)
-        return True
+        return self.catalog.by_id[id]
 
     def _defined(self, by_name: dict[str, ColumnMeta], name: str, node: exp.Expr) -> ColumnMeta:
         if name not in by_name:
@@ -558,6 +570,15 @@ class Definer:
         found = [key for key, _ in entries_of(record)]
         there = self.session.keyspace.get_many(found)
         self.writer.records([], [key for key in found if key in there])
+
+
+def refuse_properties(kind: str, properties: Sequence[exp.Expr]) -> None:
+    """Raise `UnsupportedError` if CREATE has a property, such as TEMPORARY."""
+    for each in properties[:1]:
+        if isinstance(each, exp.TemporaryProperty):
+            raise UnsupportedError(f"a temporary {kind.lower()} is not supported",
+                                   hint="CREATE it on a branch that is deleted afterwards, or use WITH in the query")
+        raise UnsupportedError(f"{each.sql(DIALECT)} is not supported with CREATE {kind}", hint="leave it out")
 
 
 def _owner() -> str:
