@@ -160,6 +160,23 @@ def test_what_is_kept_is_what_is_there(native_place: str, tiny: None, seed: int)
         program.close()
 
 
+@pytest.mark.parametrize("where", ["past", "branch"])
+def test_columns_that_are_read_at_different_times_fit_together(native_place: str, where: str) -> None:
+    """A write moves rows of older states to another place, and with it the order in which they are found."""
+    with open_database(native_place) as main:
+        main.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b TEXT)")
+        main.execute("INSERT INTO t SELECT n, n, 'b' || n FROM generate_series(1, 20) AS n")
+        version = main.version()
+        main.branches.create("try")
+        main.execute("INSERT INTO t VALUES (99, 99, 'b99')")
+        with open_database(native_place, branch="try" if where == "branch" else "main") as db:
+            at = version if where == "past" else None
+            db.query("SELECT a + 0 AS a FROM t", as_of=at)
+            main.execute("UPDATE t SET b = 'new' WHERE id IN (3, 7)")
+            found = db.query("SELECT a + 0 AS a, b || '' AS b FROM t", as_of=at).to_pylist()
+    assert sorted((row["a"], row["b"]) for row in found) == [(n, f"b{n}") for n in range(1, 21)]
+
+
 def decoded(db: Database, action: Callable[[], object]) -> int:
     """How many rows an action decodes, times columns."""
     before = db.session.columns.decoded

@@ -17,14 +17,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ontolake.sql.catalog import column_files
 from ontolake.sql.catalog.column_files import ERASE, SavedChunk, SavedColumns, SavedTable, TableToSave
 from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.keyspace import vectors
 from ontolake.sql.keyspace.commit_log import unpacked
-from ontolake.sql.keyspace.vectors import Strings, Wanted
-from ontolake.sql.keyspace.versions import KeySpan
+from ontolake.sql.keyspace.vectors import Wanted
+from ontolake.sql.keyspace.versions import Batch, KeySpan
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession
@@ -293,26 +294,39 @@ class _Reader:
         if not jobs:
             return
         with ThreadPoolExecutor(1, "sql-columns") as pool:
-            waiting: Future[list[tuple[KeySpan, list[Strings]]]] | None = None
+            waiting: Future[list[tuple[KeySpan, list[Batch]]]] | None = None
             for place, (_, wanted) in enumerate(jobs):
                 fetched = self._fetch(*jobs[place]) if waiting is None else waiting.result()
                 waiting = pool.submit(self._fetch, *jobs[place + 1]) if place + 1 < len(jobs) else None
                 yield numbers[place], [self._decoded(span, batches, wanted) for span, batches in fetched]
 
-    def _fetch(self, chunk: _Chunk, wanted: Sequence[Wanted]) -> list[tuple[KeySpan, list[Strings]]]:
+    def _fetch(self, chunk: _Chunk, wanted: Sequence[Wanted]) -> list[tuple[KeySpan, list[Batch]]]:
+        """The stored rows of a chunk; with their keys where they come in another order than that of keys."""
         keyspace, spans = self._session.keyspace, [chunk.span]
+        unordered = self._at is not None or not keyspace.is_ordered()
         if chunk.rows is None:
             spans = list(keyspace.steps(chunk.span, self._at, CHUNK)) or [chunk.span]
             if spans[-1].end < chunk.span.end:
                 spans.append(KeySpan(spans[-1].end, chunk.span.end))
-        return [(span, [batch.values for batch in keyspace.scan(span, self._at)]) for span in spans]
+        return [(span, list(keyspace.scan(span, self._at, keys=unordered))) for span in spans]
 
-    def _decoded(self, span: KeySpan, batches: Sequence[Strings], wanted: Sequence[Wanted]) -> _Chunk:
+    def _decoded(self, span: KeySpan, batches: Sequence[Batch], wanted: Sequence[Wanted]) -> _Chunk:
         found = _Chunk(span)
-        found.rows = sum(map(len, batches))
-        decoded = [vectors.decode_rows(batch, wanted, self._types) for batch in batches]
+        found.rows = sum(len(batch.values) for batch in batches)
+        decoded = [vectors.decode_rows(batch.values, wanted, self._types) for batch in batches]
+        order = _key_order(batches)
         for n, each in enumerate(wanted):
             parts = [arrays[n] for arrays in decoded]
-            found.arrays[each] = parts[0] if len(parts) == 1 else pa.concat_arrays(parts) if parts \
-                else pa.array([], each.type.arrow)
+            array = parts[0] if len(parts) == 1 else pa.concat_arrays(parts) if parts else pa.array([], each.type.arrow)
+            found.arrays[each] = array if order is None else array.take(order)
         return found
+
+
+def _key_order(batches: Sequence[Batch]) -> pa.Array | None:
+    """The places of rows in the order of their keys; None if they come in that order.
+
+    Where the rows of a past version or of a branch are stored depends on what was written since. Columns of a chunk
+    that are read at different times fit together only if both have the order of keys.
+    """
+    keys = [vectors.as_arrow(batch.keys) for batch in batches if batch.keys is not None]
+    return pc.array_sort_indices(pa.concat_arrays(keys)) if keys else None
