@@ -163,6 +163,8 @@ class Aggregates:
         """A value to sort by."""
         if value.type.name == "json":
             raise UnknownNameError("could not identify an ordering operator for type json", sqlstate="42883")
+        if value.type.name == "jsonb":
+            return operators.keyed(value)
         return casts.plain(value) if value.type.name in ("unknown", "bpchar") else value
 
     def _string_agg(self, given: list[TypedSql], modifiers: Modifiers) -> TypedSql:

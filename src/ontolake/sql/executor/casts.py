@@ -157,13 +157,23 @@ def as_text(sql: str, source: PgType) -> str:
         text = f"CAST({sql} AS VARCHAR)"
         if source.fine:
             text = f"regexp_replace({text}, '(\\.[0-9]*[1-9])0+$|\\.0+$', '\\1')"
-        return text if name == "timestamp" else f"({text} || '+00')"
+        text = _with_era(text)
+        if name == "timestamp":
+            return text
+        return f"regexp_replace({text}, '^([^a-z]*?)( BC)?$', '\\1+00\\2')"  # infinity has no zone
+    if name == "date":
+        return _with_era(f"CAST({sql} AS VARCHAR)")
     if source.is_array:
         texts = (
             sql if source.element.family == "S" else f"list_transform({sql}, lambda e: {as_text('e', source.element)})"
         )
         return python_functions.call("array_text", texts)
     return f"CAST({sql} AS VARCHAR)"
+
+
+def _with_era(text: str) -> str:
+    """A date of DuckDB's with the era at its end."""
+    return f"regexp_replace({text}, ' \\(BC\\)(.*)$', '\\1 BC')"
 
 
 def plain(given: TypedSql) -> TypedSql:

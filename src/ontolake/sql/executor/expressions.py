@@ -265,7 +265,7 @@ class Expressions(aggregates.Aggregates):
             array = casts.converted(array, (TEXT if value.type.name == "unknown" else value.type).array)
         if not array.type.is_array:
             raise SqlError("op ANY/ALL (array) requires array on right side", sqlstate="42809")
-        one, _ = operators.matched(operator, value, TypedSql("NULL", array.type.element))
+        one, _ = operators.alike(operator, value, TypedSql("NULL", array.type.element))
         name = self.fresh()
         sql = f"({one.sql} {operator} {word}(SELECT unnest({array.sql}) AS {name}))"
         return merged(sql, BOOL, (value, array))

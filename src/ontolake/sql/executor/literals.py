@@ -146,14 +146,18 @@ def _bytes(text: str, type: PgType) -> bytes:
             return bytes.fromhex(text[2:])
         except ValueError:
             raise DataError(f'invalid hexadecimal data: "{text}"', sqlstate="22023") from None
-    parts = re.split(rb"(\\\\|\\[0-3][0-7][0-7])", text.encode())
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError:
+        raise _unreadable(text, type) from None
+    parts = re.split(rb"(\\\\|\\[0-3][0-7][0-7])", raw)
     if any(b"\\" in part for part in parts[::2]):
         raise _unreadable(text, type)
     return b"".join(b"\\" if part == b"\\\\" else bytes([int(part[1:], 8)]) if n % 2 else part
                     for n, part in enumerate(parts))  # fmt: skip
 
 
-_ISO = re.compile(r"(\d{4,6})-(\d{1,2})-(\d{1,2})(?:[T ]+(\d{1,2}):(\d{2})(?::(\d{2})(\.\d*)?)?)?\s*"
+_ISO = re.compile(r"(\d{4,7})-(\d{1,2})-(\d{1,2})(?:[T ]+(\d{1,2}):(\d{2})(?::(\d{2})(\.\d*)?)?)?\s*"
                   r"(z|utc|gmt|[+-]\d{1,2}(?::?\d{2})?(?::\d{2})?|[a-z]+/[a-z_/]+)?\s*(bc|ad)?", re.IGNORECASE)
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(\.\d*)?)?\s*(am|pm)?", re.IGNORECASE)
 
@@ -188,7 +192,7 @@ def _moment(text: str, type: PgType) -> tuple[str, PgType]:
     fine = type.fine and 1678 <= year <= 2261 and not era
     micros = round(Decimal(f"0.{fraction or 0}") * 10**6) if not fine else 0
     clock = f"{hour:02d}:{minute:02d}:{second:02d}" + (f".{fraction[:9]}" if fine and fraction else "")
-    sql = f"CAST('{calendar} {clock}{era}' AS {'TIMESTAMP_NS' if fine else 'TIMESTAMP'})"
+    sql = f"CAST('{calendar}{era} {clock}' AS {'TIMESTAMP_NS' if fine else 'TIMESTAMP'})"
     if hour == 24 or second == 60:
         day_start = f"CAST('{calendar}{era}' AS TIMESTAMP)"
         sql = f"({day_start} + to_microseconds({(hour * 3600 + minute * 60 + second) * _SECOND + micros}))"

@@ -8,6 +8,7 @@ from ontolake.sql.errors import SqlError, TypeMismatchError, UnknownNameError
 from ontolake.sql.executor import casts, literals, python_functions
 from ontolake.sql.executor.pg_types import (
     BOOL,
+    BYTEA,
     DATE,
     DIGITS,
     FLOAT4,
@@ -82,10 +83,24 @@ def cast_to(given: TypedSql, to: PgType) -> TypedSql:
 def compared(operator: str, left: TypedSql, right: TypedSql) -> TypedSql:
     """A comparison. Raises 42883 for types that do not compare."""
     left, right = matched(operator, left, right)
-    return merged(f"({left.sql} {operator} {right.sql})", BOOL, (left, right))
+    sql = f"({left.sql} {operator} {right.sql})"
+    if left.type.is_array and operator[0] in "<>" and operator != "<>":  # DuckDB would make BETWEEN of two, and fail
+        sql = f"(CASE WHEN {sql} THEN TRUE WHEN {left.sql} IS NOT NULL AND {right.sql} IS NOT NULL THEN FALSE END)"
+    return merged(sql, BOOL, (left, right))
 
 
 def matched(operator: str, left: TypedSql, right: TypedSql) -> tuple[TypedSql, TypedSql]:
+    """Two operands as values that DuckDB compares as PostgreSQL does."""
+    left, right = alike(operator, left, right)
+    return (keyed(left), keyed(right)) if left.type.name == right.type.name == "jsonb" else (left, right)
+
+
+def keyed(given: TypedSql) -> TypedSql:
+    """A jsonb value as bytes that sort as it does."""
+    return merged(python_functions.call("jsonb_key", given.sql), BYTEA, [given])
+
+
+def alike(operator: str, left: TypedSql, right: TypedSql) -> tuple[TypedSql, TypedSql]:
     """Two operands as values of one type that can be compared."""
     one, other = left.type, right.type
     if one.name == other.name == "unknown":

@@ -16,6 +16,7 @@ from ontolake.sql.errors import SqlError
 from ontolake.sql.executor import formats, json_functions, literals
 from ontolake.sql.executor.connections import define
 from ontolake.sql.executor.pg_types import DIGITS, QUOTIENT_SCALES, PgType, quotient_scale
+from ontolake.sql.types import documents
 
 _CONTEXT = Context(prec=120, rounding=ROUND_HALF_UP)
 
@@ -39,8 +40,9 @@ def _create(root: Any, name: str, function: _Function) -> None:
 
 
 _RETURNS = {
-    "VARCHAR": pa.string(), "BOOLEAN": pa.bool_(), "VARCHAR[]": pa.list_(pa.string()), "TIMESTAMP": pa.timestamp("us"),
-    "VARCHAR[][]": pa.list_(pa.list_(pa.string())), f"DECIMAL({DIGITS}, {QUOTIENT_SCALES[0]})": pa.decimal128(DIGITS, QUOTIENT_SCALES[0]),  # noqa: E501
+    "VARCHAR": pa.string(), "BLOB": pa.binary(), "BOOLEAN": pa.bool_(), "TIMESTAMP": pa.timestamp("us"),
+    "VARCHAR[]": pa.list_(pa.string()), "VARCHAR[][]": pa.list_(pa.list_(pa.string())),
+    f"DECIMAL({DIGITS}, {QUOTIENT_SCALES[0]})": pa.decimal128(DIGITS, QUOTIENT_SCALES[0]),
 }  # fmt: skip
 
 
@@ -202,6 +204,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "list_text": _Function(_list_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
     "array_text": _Function(array_text, ("VARCHAR[]",), "VARCHAR"),
     "interval_text": _Function(formats.interval_text, ("INTERVAL",), "VARCHAR"),
+    "jsonb_key": _Function(documents.sort_bytes, ("VARCHAR",), "BLOB"),
     "jsonb_text": _Function(literals.canonical_json, ("VARCHAR",), "VARCHAR"),
     "json_checked": _Function(lambda text: (literals.load_json(text), text)[1], ("VARCHAR",), "VARCHAR"),
     "initcap": _Function(_initcap, ("VARCHAR",), "VARCHAR"),

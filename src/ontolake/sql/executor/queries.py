@@ -404,7 +404,7 @@ class Queries(FromCompiler):
                 same = {values[n].sql for n, output in enumerate(outputs) if output.name == outputs[place].name}
                 if len(same) > 1 and isinstance(inner, exp.Column):
                     raise SqlError(f"ORDER BY {outputs[place].name} is ambiguous", sqlstate="42702")
-                value = self.sortable(values[place])
+                value = values[place] if node.args.get("distinct") else self.sortable(values[place])
                 found.append((f"{place + 1}{direction(each)}" if value is values[place] or values[place].type.name == "unknown"  # noqa: E501
                               else value.sql + direction(each), values[place]))  # fmt: skip
                 continue

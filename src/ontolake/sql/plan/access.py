@@ -133,6 +133,7 @@ def _primary(table: Table, limits: dict[int, _Limits], answered: _Answered) -> A
             found = vectors.encode_keys(table.prefix, table.key_types, [column]).to_list()
         else:
             found = [table.prefix + keys.element(first.type.kind, value) for value in values]
+        found = list(dict.fromkeys(found))  # values that differ, such as 30 days and a month, may share a key
         return AccessPath("point get" if len(found) == 1 else "multi-get", table, found, (), answered({number}))
     spans, full, numbers = _spans(table.prefix, table.primary_key, (False,) * len(table.primary_key), limits)
     if full:
@@ -165,7 +166,8 @@ def _spans(
             break
         if found.equal is not None and count * len(found.equal[1]) <= MAX_SPANS:
             count *= len(found.equal[1])
-            choices.append([keys.element(column.type.kind, each, desc[n]) for each in found.equal[1]])
+            choices.append(list(dict.fromkeys(keys.element(column.type.kind, each, desc[n])
+                                              for each in found.equal[1])))  # fmt: skip
             numbers.add(found.equal[0])
             continue
         if found.low is None and found.high is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from datetime import date
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +15,9 @@ from ontolake.sql.catalog.records import ColumnMeta
 from ontolake.sql.errors import SqlError
 from ontolake.sql.syntax.statements import NotConstant, Parameters, constant, given_value, mark_place, name_of
 from ontolake.sql.types import TEXT, Kind, Stored
+
+_WIDE = Context(prec=200_000, Emin=MIN_EMIN, Emax=MAX_EMAX)
+"""Rounds no number that a NUMERIC can hold."""
 
 EQUAL, LOW, ABOVE, HIGH, BELOW = "=", ">=", ">", "<=", "<"
 _OPERATORS: dict[type[exp.Expr], tuple[str, str]] = {
@@ -154,10 +157,10 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
             number = Decimal(value)
         except ArithmeticError:
             return None
-        if not number.is_finite() or number.scaleb(column.type.scale) % 1:
+        if not _is_whole(number, column.type.scale):
             return None
     elif kind == Kind.INT64 and isinstance(value, Decimal):
-        if value % 1:
+        if not _is_whole(value):
             return None
     elif kind == Kind.REAL and not isinstance(value, str):
         try:
@@ -182,6 +185,17 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
         return column.type.store(value)
     except SqlError:
         return None
+
+
+def _is_whole(number: Decimal, digits: int = 0) -> bool:
+    """Whether a number has no more than so many digits behind the point."""
+    if not number.is_finite():
+        return False
+    try:
+        moved = number.scaleb(digits, _WIDE)
+    except ArithmeticError:
+        return False
+    return moved == moved.to_integral_value()
 
 
 def is_hiding(tree: exp.Expr, names: Container[str]) -> bool:

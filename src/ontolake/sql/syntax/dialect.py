@@ -31,6 +31,17 @@ class OntolakePostgres(Postgres):
             name: each for name, each in PostgresParser.NO_PAREN_FUNCTION_PARSERS.items()
             if name in ("ANY", "CASE")}  # fmt: skip
 
+        def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
+            """`type 'text'` is a literal, so that what follows it, such as `::`, applies to the whole."""
+            if not fallback_to_identifier and self._curr is not None and self._curr.token_type in self.TYPE_TOKENS \
+                    and self._curr.token_type != TokenType.INTERVAL:  # fmt: skip
+                index = self._index
+                found = self._parse_types(check_func=True, allow_identifiers=False)
+                if isinstance(found, exp.DataType) and self._match(TokenType.STRING, advance=False):
+                    return self._parse_column_ops(self.expression(exp.Cast(this=self._parse_string(), to=found)))
+                self._retreat(index)
+            return super()._parse_type(parse_interval, fallback_to_identifier)
+
         def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> Any:
             index = self._index
             if not self._match(TokenType.INTERVAL) or not self._match(TokenType.STRING, advance=False):

@@ -112,7 +112,7 @@ def _moment(type: Type, value: Any) -> int:
         found = moments.timestamp("TIMESTAMPTZ" if type.zoned else "TIMESTAMP", value, type.zoned)
     elif isinstance(value, datetime):
         if value.tzinfo is not None:
-            value = value.astimezone(UTC).replace(tzinfo=None)
+            value = _in_utc(type, value)
         since: timedelta = value - EPOCH
         found = (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
     elif isinstance(value, date):
@@ -125,6 +125,14 @@ def _moment(type: Type, value: Any) -> int:
     if not moments.FIRST_MOMENT <= found <= moments.LAST_MOMENT:
         raise moments.out_of_range(str(type), value)
     return found
+
+
+def _in_utc(type: Type, value: datetime) -> datetime:
+    """What clocks show in UTC at a moment. Raises `DataError` if that is in no year that Python knows."""
+    try:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        raise moments.out_of_range(str(type), value) from None
 
 
 def _rounded(number: int, digits: int) -> int:
@@ -145,7 +153,7 @@ def _timestamp(type: Type, value: Any) -> int:
             return value
     if isinstance(value, datetime):
         if value.tzinfo is not None:
-            value = value.astimezone(UTC).replace(tzinfo=None)
+            value = _in_utc(type, value)
         since = value - EPOCH
         nanoseconds = ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
     elif isinstance(value, date):

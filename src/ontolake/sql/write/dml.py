@@ -385,7 +385,7 @@ class Changer:
             for foreign in table.referenced_by:
                 if foreign.table_id in going:
                     continue
-                if tree.args.get("option") != "CASCADE":
+                if (tree.args.get("option") or "").upper() != "CASCADE":
                     raise UnsupportedError(f"{table.full_name} cannot be truncated: {foreign.name} refers to it",
                                            hint="truncate the other table too, or add CASCADE")
                 going[foreign.table_id] = catalog.by_id[foreign.table_id]

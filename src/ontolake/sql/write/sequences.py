@@ -18,6 +18,7 @@ from ontolake import faults, urls
 from ontolake.errors import Corruption
 from ontolake.sql.catalog.objects import SequenceMeta
 from ontolake.sql.errors import DataError, SqlError, UnknownNameError, UnsupportedError, nearest
+from ontolake.sql.executor.names import output_name
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import LIVE
 from ontolake.sql.plan import execution
@@ -276,6 +277,9 @@ def query(tree: exp.Expr, numbers: Numbers, run: Callable[[exp.Expr], Result]) -
     """
     tree = tree.copy()
     if not any(isinstance(node, exp.From) for node in tree.walk()):
+        for node in tree.expressions if isinstance(tree, exp.Select) else ():
+            if not isinstance(node, exp.Alias) and calls_in(node):
+                node.replace(exp.alias_(node.copy(), output_name(node), quoted=True))
         for call in calls_in(tree):
             value = called(numbers, call, 1)[0]
             bare = exp.Null() if value is None else exp.Literal.number(abs(value))
