@@ -109,7 +109,7 @@ def test_a_default_is_worked_out_for_each_row() -> None:
 
 @pytest.mark.parametrize(("sql", "hint"), [
     ("SHOW TABLES", "\\d"), ("SELECT * FROM information_schema.tables", "\\d"),
-    ("COPY t FROM 'a.csv'", "bulk_load"), ("LISTEN x", "Database.changes"),
+    ("COPY t FROM STDIN", "Database.copy_from"), ("LISTEN x", "Database.changes"),
     ("GRANT SELECT ON t TO x", "users of the server"),
 ])  # fmt: skip
 def test_what_people_bring_along_is_refused_with_what_does_it_here(filled: Database, sql: str, hint: str) -> None:

@@ -2,13 +2,14 @@
 
 `open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module.
 
-`database` runs statements and gives `results`; `naming` says what names mean; `types` are those of columns. `sessions`
-gives each thread one of `transactions`, which has `connections`; `transaction_state` is what a transaction has done,
-`validation` whether it may commit, `writer_queue` who may write next, `cancellation` ends statements, and `failures`
-turns SQLite's errors into ours. `syntax/` is the text of statements, `catalog/` what tables there are, `plan/` queries,
-`executor/` what DuckDB does for them, `write/` changes, `commands/` what belongs to a session, `keyspace/` where rows
-live, `history/` branches, merges and the past. `maintenance` checks and removes, `errors` is what can go wrong.
-`store`, `parallel` and `splits` are for `ontolake.stores` and workers, `conformance` for the suite of history.
+`database` runs statements and gives `results`; `naming` says what names mean; `types` are those of columns.
+`sessions` gives each thread one of `transactions`, which has `connections`; `transaction_state` is what a transaction
+has done, `validation` whether it may commit, `writer_queue` who may write next, `cancellation` ends statements, and
+`failures` turns SQLite's errors into ours. `syntax/` is the text of statements, `catalog/` what tables there are,
+`plan/` queries, `executor/` what DuckDB does for them, `write/` changes, `copy/` files, `commands/` what belongs to a
+session, `keyspace/` where rows live, `history/` branches, merges and the past. `maintenance` checks and removes,
+`errors` is what can go wrong. `store`, `parallel` and `splits` are for `ontolake.stores` and workers, `conformance`
+for the suite of history.
 """
 
 from ontolake.errors import LayoutError

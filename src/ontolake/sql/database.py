@@ -23,13 +23,14 @@ from ontolake.sql.catalog.column_cache import default_room
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.commands import explanation
 from ontolake.sql.commands.session import SessionCommands
+from ontolake.sql.copy import verbs as copying
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
 from ontolake.sql.history import procedures
 from ontolake.sql.history.conflict_table import ConflictTable, is_target
 from ontolake.sql.history.table_functions import HistoricalQuery, is_historical
 from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
-from ontolake.sql.naming import StatementNames
+from ontolake.sql.naming import StatementNames, table_node
 from ontolake.sql.plan.queries import BY_KEYS, QueryPlan
 from ontolake.sql.results import Result
 from ontolake.sql.sessions import Sessions
@@ -37,7 +38,6 @@ from ontolake.sql.syntax.statements import (
     Parameters,
     ParsedStatement,
     bound,
-    name_of,
     parse,
     parse_one,
 )  # fmt: skip
@@ -340,8 +340,7 @@ class Database(VersionedTables):
             assert statement.tree is not None
             return procedures.call(self, statement.names[0], statement.tree, params)
         if kind == "copy":
-            raise UnsupportedError("COPY is not supported", position=statement.position(0),
-                                   hint="Database.bulk_load takes Arrow data, and onto sql --csv writes it")
+            return copying.run(self, statement, params)
         if self._commands.knows(kind):
             return self._commands.run(statement, params)
         return self._control(statement)
@@ -545,16 +544,15 @@ class Database(VersionedTables):
             found = self.find_table(table, self._session.fresh_catalog(transaction))
             return bulk.load(self._session, transaction, found, data)
 
+    copy_from = copying.copy_from
+    copy_to = copying.copy_to
+
     def find_table(self, table: str, catalog: SqlCatalog) -> Table:
         """The table of a catalog that a name, as SQL writes it, means here.
 
         Raises `UnknownNameError`, and `SqlSyntaxError` if it is not the name of a table.
         """
-        statement = parse_one(f"SELECT * FROM {table}")
-        assert statement.tree is not None
-        node = statement.tree.find(exp.Table)
-        if node is None or not name_of(node.this):
-            raise SqlSyntaxError(f"{table!r} names no table")
+        statement, node = table_node(table)
         try:
             return self._names(statement, catalog, None).table(node, catalog)
         except UnknownNameError as error:

@@ -97,9 +97,10 @@ class NotNullError(ConstraintViolation):
 
 
 class UniqueError(ConflictFailure, ConstraintViolation):
-    """A row of this key is there already."""
+    """A row of this key is there already. `key` is how the key of the row, or of its index entry, begins."""
 
     default_state = "23505"
+    key: bytes = b""
 
 
 class CheckError(ConstraintViolation):

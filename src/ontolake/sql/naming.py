@@ -11,10 +11,10 @@ from sqlglot import exp
 
 from ontolake.sql.catalog.objects import ViewMeta
 from ontolake.sql.catalog.records import SqlCatalog, Table
-from ontolake.sql.errors import SqlError, UnsupportedError
+from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
 from ontolake.sql.plan import views
 from ontolake.sql.plan.queries import QueryPlan, find_in
-from ontolake.sql.syntax.statements import NotConstant, ParsedStatement, constant, name_of, position_of
+from ontolake.sql.syntax.statements import NotConstant, ParsedStatement, constant, name_of, parse_one, position_of
 
 
 class StatementNames:
@@ -91,3 +91,13 @@ class StatementNames:
     def described(self, query: exp.Expr) -> pa.Schema:
         """The names and types of the columns that a query gives. Raises `SqlError`."""
         return QueryPlan(self._statement, self.expanded(query), self).schema(self._catalog)
+
+
+def table_node(table: str) -> tuple[ParsedStatement, exp.Table]:
+    """The node of a table's name, and a statement that has it. Raises `SqlSyntaxError` if it names no table."""
+    statement = parse_one(f"SELECT * FROM {table}")
+    assert statement.tree is not None
+    node = statement.tree.find(exp.Table)
+    if node is None or not name_of(node.this):
+        raise SqlSyntaxError(f"{table!r} names no table")
+    return statement, node

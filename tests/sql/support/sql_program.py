@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import runpy
 import secrets
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from ontolake import faults
 from ontolake.sql import Database, open_database
+from ontolake.sql.copy import records
 from ontolake.sql.keyspace.keys import encode_tuple, row_prefix
 from ontolake.sql.types import BIGINT
 from ontolake.sql.write import index_builds
@@ -27,6 +29,11 @@ def statement(sql: str) -> Step:
 
 def load(db: Database) -> None:
     db.bulk_load("t", pa.table({"id": range(100, 200), "a": [f"v{n % 9}" for n in range(100)]}))
+
+
+def copy(db: Database) -> None:
+    records.BLOCK = 64  # so that rows come in several batches
+    db.copy_from("p", io.StringIO("".join(f'{id},"v{id % 3}"\n' for id in range(100, 130))))
 
 
 def together(db: Database) -> None:
@@ -84,6 +91,7 @@ STEPS: list[Step] = [
     statement("CREATE INDEX upper_v ON p (upper(v)) WHERE id > 1"),
     statement("DELETE FROM p WHERE id = 2"),
     statement("CREATE TABLE q AS SELECT id, a, id / 8.0 AS part FROM t"),
+    copy,
     collect,
 ]
 

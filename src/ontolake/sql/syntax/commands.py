@@ -381,10 +381,8 @@ def _copy(tokens: TokenReader) -> Command:
         tokens.expect("STDIN" if details["into"] else "STDOUT")
     tokens.accept("WITH")
     details["options"] = _copy_options(tokens) if tokens.peek() == "(" else _old_copy_options(tokens)
-    details["where"] = None
-    if details["into"] and tokens.accept("WHERE"):
-        details["where"] = tokens.rest()
-    return Command("copy", details=details, inner=inner)
+    where = tokens.rest() if details["into"] and tokens.accept("WHERE") else None
+    return Command("copy", details=details, inner=inner, values=where)
 
 
 def _copy_options(tokens: TokenReader) -> dict[str, Any]:

@@ -29,7 +29,13 @@ def load(
     data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
 ) -> int:  # fmt: skip
     """Insert Arrow rows into a table. Returns how many. Raises what INSERT raises."""
-    rows = Rows(table, columns=_columns(table, _as_table(data), Numbers(session, transaction)))
+    return load_rows(session, transaction,
+                     Rows(table, columns=_columns(table, _as_table(data), Numbers(session, transaction))))  # fmt: skip
+
+
+def load_rows(session: SqlSession, transaction: SqlTransaction, rows: Rows) -> int:
+    """Insert rows that are worked out. Returns how many. Raises what INSERT raises."""
+    table = rows.table
     if not len(rows):
         return 0
     if rows.few:

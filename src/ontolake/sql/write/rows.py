@@ -540,11 +540,15 @@ def unique_violation(table: Table, index: IndexMeta, begin: bytes) -> UniqueErro
     values, _ = keys.decode_tuple(types, begin, len(keys.entry_prefix(0, 0)), index.desc)
     shown = ", ".join(str(type.show(value)) for type, value in zip(types, values, strict=True))
     names = ", ".join(table.by_id[id].name for id in index.column_ids)
-    return UniqueError(f"{table.full_name} has a row with ({names}) = ({shown}) already", table=table.full_name,
-                       constraint=index.name)  # fmt: skip
+    found = UniqueError(f"{table.full_name} has a row with ({names}) = ({shown}) already", table=table.full_name,
+                        constraint=index.name)  # fmt: skip
+    found.key = begin
+    return found
 
 
 def duplicate(new: Rows, number: int) -> UniqueError:
     table = new.table
-    return UniqueError(f"{table.full_name} has a row with {new.describe_key(number)} already", table=table.full_name,
-                       constraint=table.key_name, hint="use ON CONFLICT to change it instead")  # fmt: skip
+    found = UniqueError(f"{table.full_name} has a row with {new.describe_key(number)} already", table=table.full_name,
+                        constraint=table.key_name, hint="use ON CONFLICT to change it instead")  # fmt: skip
+    found.key = new.take([number]).keys()[0]
+    return found
