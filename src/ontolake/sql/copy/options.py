@@ -154,9 +154,8 @@ def _encoding(name: str) -> str:
         if known is None:
             continue
         try:
-            found = codecs.lookup(known)
-        except LookupError:
+            "".encode(known)
+            return codecs.lookup(known).name
+        except LookupError:  # also for what encodes bytes, such as base64
             continue
-        if found._is_text_encoding:
-            return found.name
     raise SqlError(f"COPY does not know the encoding {name!r}", sqlstate="22023", hint="use UTF8")
