@@ -23,9 +23,10 @@ from ontolake.sql.catalog import column_files
 from ontolake.sql.catalog.column_files import ERASE, SavedChunk, SavedColumns, SavedTable, TableToSave
 from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.keyspace import vectors
+from ontolake.sql.keyspace.batches import Batch
 from ontolake.sql.keyspace.commit_log import unpacked
 from ontolake.sql.keyspace.vectors import Wanted
-from ontolake.sql.keyspace.versions import Batch, KeySpan
+from ontolake.sql.keyspace.versions import KeySpan
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession

@@ -15,7 +15,7 @@ from ontolake.sql import cancellation
 from ontolake.sql.catalog.coercion import READ_FROM_TEXT, coerced
 from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.copy.options import CopyOptions
-from ontolake.sql.copy.records import RecordReader, Records
+from ontolake.sql.copy.records import FileRecords, RecordReader
 from ontolake.sql.copy.values import FieldColumns, at_line, check_header, located, texts_of, typed, wrong_width
 from ontolake.sql.errors import SqlError, TypeMismatchError, UniqueError, UnsupportedError
 from ontolake.sql.plan import execution
@@ -57,7 +57,7 @@ class TableLoader:
                 records = records.part(1)
             self._add_records(name, records, fields)
 
-    def _add_records(self, name: str, records: Records, fields: FieldColumns) -> None:
+    def _add_records(self, name: str, records: FileRecords, fields: FieldColumns) -> None:
         wrong = np.flatnonzero(records.counts != len(fields.names))
         whole = records if not len(wrong) else records.part(0, int(wrong[0]))
         if len(whole):
@@ -68,7 +68,7 @@ class TableLoader:
                 self._typed(name, rest, fields._replace(names=fields.names[:count]))
             raise wrong_width(name, rest, fields)
 
-    def _typed(self, name: str, records: Records, fields: FieldColumns) -> list[pa.Array]:
+    def _typed(self, name: str, records: FileRecords, fields: FieldColumns) -> list[pa.Array]:
         return [located(f"{name}, line", records.lines, column.name, _reading(column, texts))
                 for column, texts in zip(self._columns, texts_of(name, records, fields), strict=False)]  # fmt: skip
 

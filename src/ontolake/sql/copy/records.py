@@ -24,7 +24,7 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Records:
+class FileRecords:
     """Records of a block: where their fields begin and end, how many each has, and the line that it begins on."""
 
     data: bytes
@@ -38,7 +38,7 @@ class Records:
     def __len__(self) -> int:
         return len(self.counts)
 
-    def part(self, begin: int, end: int | None = None) -> Records:
+    def part(self, begin: int, end: int | None = None) -> FileRecords:
         """The records from one place up to another."""
         first, behind = int(self.counts[:begin].sum()), int(self.counts[:end].sum())
         return replace(self, starts=self.starts[first:behind], ends=self.ends[first:behind],
@@ -64,7 +64,7 @@ class RecordReader:
         wanted[[_NEWLINE, _RETURN, options.delimiter[0]]] = True
         self._wanted = wanted
 
-    def __iter__(self) -> Iterator[Records]:
+    def __iter__(self) -> Iterator[FileRecords]:
         """The records. Raises `DataError` (22P04) for bytes that no record can have."""
         rest, size = b"", BLOCK
         while not self._is_ended:
@@ -81,7 +81,7 @@ class RecordReader:
                 yield found
             self._is_ended = self._is_ended or not block
 
-    def _records(self, data: bytes, *, last: bool) -> tuple[Records, int]:
+    def _records(self, data: bytes, *, last: bool) -> tuple[FileRecords, int]:
         """The records that are complete, and how many bytes they take."""
         marks, hidden = (self._quotes if self._options.is_csv else self._backslashes)(data)
         buffer = np.frombuffer(data, np.uint8)
@@ -115,13 +115,13 @@ class RecordReader:
     def _fields(
         self, data: bytes, buffer: npt.NDArray[np.uint8], places: Places, begins: Places, ends: Places, lines: Places,
         marks: Places,
-    ) -> Records:  # fmt: skip
+    ) -> FileRecords:  # fmt: skip
         delimiters = places[buffer[places] == self._options.delimiter[0]]
         delimiters = delimiters[: np.searchsorted(delimiters, ends[-1] if len(ends) else 0)]
         field_ends = np.sort(np.concatenate((delimiters, ends)))
         field_starts = np.sort(np.concatenate((delimiters + 1, begins)))
         counts = np.diff(np.searchsorted(delimiters, ends), prepend=0) + 1
-        return Records(data, field_starts, field_ends, counts, lines, marks)
+        return FileRecords(data, field_starts, field_ends, counts, lines, marks)
 
     # what quotes and backslashes hide
 

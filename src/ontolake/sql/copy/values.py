@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ontolake.sql.catalog.coercion import coerced, read_texts
 from ontolake.sql.catalog.records import ColumnMeta
 from ontolake.sql.copy.options import CopyOptions, chosen
-from ontolake.sql.copy.records import Records, bad_format
+from ontolake.sql.copy.records import FileRecords, bad_format
 from ontolake.sql.errors import DataError, SqlError
 from ontolake.sql.types import Kind, Type
 
@@ -28,7 +28,7 @@ _PATTERNS = {
 """Texts that Arrow reads as PostgreSQL does, by kind; all others are read one by one."""
 
 
-_Found = TypeVar("_Found")
+_Answer = TypeVar("_Answer")
 
 
 class FieldColumns(NamedTuple):
@@ -46,7 +46,7 @@ class FieldColumns(NamedTuple):
                    chosen(options.force_not_null, names, known, "FORCE_NOT_NULL"))  # fmt: skip
 
 
-def check_header(name: str, records: Records, columns: FieldColumns) -> None:
+def check_header(name: str, records: FileRecords, columns: FieldColumns) -> None:
     """Raise `DataError` if the first record does not have the names of the columns."""
     if records.counts[0] != len(columns.names):
         raise wrong_width(name, records, columns)
@@ -56,14 +56,14 @@ def check_header(name: str, records: Records, columns: FieldColumns) -> None:
             raise bad_format(name, 1, f"the header has {there!r} in column {place}, and the column is {wanted}")
 
 
-def wrong_width(name: str, records: Records, columns: FieldColumns) -> DataError:
+def wrong_width(name: str, records: FileRecords, columns: FieldColumns) -> DataError:
     """What is raised for the first record, which has more or fewer fields than there are columns."""
     count, width = int(records.counts[0]), len(columns.names)
     return bad_format(name, int(records.lines[0]), f"there is no data for the column {columns.names[count]}"
                       if count < width else f"there are {count} fields for {width} columns")  # fmt: skip
 
 
-def texts_of(name: str, records: Records, columns: FieldColumns) -> list[pa.Array]:
+def texts_of(name: str, records: FileRecords, columns: FieldColumns) -> list[pa.Array]:
     """The fields of records with as many fields as columns, a column of text each.
 
     Raises `DataError` that names the line.
@@ -94,7 +94,7 @@ def texts_of(name: str, records: Records, columns: FieldColumns) -> list[pa.Arra
     return found
 
 
-def _equal(buffer: npt.NDArray[np.uint8], records: Records, text: bytes) -> npt.NDArray[np.bool_]:
+def _equal(buffer: npt.NDArray[np.uint8], records: FileRecords, text: bytes) -> npt.NDArray[np.bool_]:
     """Which fields are this text, as they stand there."""
     found: npt.NDArray[np.bool_] = records.ends - records.starts == len(text)
     if text:
@@ -106,14 +106,14 @@ def _equal(buffer: npt.NDArray[np.uint8], records: Records, text: bytes) -> npt.
     return found
 
 
-def _owners(records: Records, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _owners(records: FileRecords, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The fields that these places are in."""
     places = places[(places >= records.starts[0]) & (places < records.ends[-1])] if len(records.starts) else places[:0]
     return np.searchsorted(records.starts, places, "right") - 1
 
 
 def _quoted(
-    records: Records, options: CopyOptions
+    records: FileRecords, options: CopyOptions
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Where fields begin and end without the quotes around them, and which have others inside."""
     starts, ends = records.starts.copy(), records.ends.copy()
@@ -137,7 +137,7 @@ def _quoted(
 
 
 def _escaped(
-    records: Records,
+    records: FileRecords,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     special = np.zeros(len(records.starts), np.bool_)
     special[_owners(records, records.marks)] = True
@@ -178,7 +178,7 @@ def _unescaped(raw: bytes) -> bytes:
     return _ESCAPE.sub(meaning, raw)
 
 
-def _decoded(name: str, records: Records, column: str, values: pa.Array) -> pa.Array:
+def _decoded(name: str, records: FileRecords, column: str, values: pa.Array) -> pa.Array:
     """Bytes as text. Raises `DataError` (22021)."""
     def attempt(count: int) -> pa.Array:
         some = values.slice(0, count)
@@ -197,8 +197,8 @@ def _decoded(name: str, records: Records, column: str, values: pa.Array) -> pa.A
 
 
 def located(
-    place: str, lines: npt.NDArray[np.int64], column: str | None, attempt: Callable[[int], _Found]
-) -> _Found:
+    place: str, lines: npt.NDArray[np.int64], column: str | None, attempt: Callable[[int], _Answer]
+) -> _Answer:
     """What `attempt` gives for all rows. It is called with how many rows to take; an error names the first line whose
     row makes it fail, behind `place`, such as `orders.csv, line`."""
     try:
