@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ontolake.sql import Database, DataError, open_database
@@ -129,3 +130,33 @@ def test_numbers_of_sequences_have_the_names_of_functions(db: Database) -> None:
     db.execute("CREATE SEQUENCE s")
     assert db.execute("SELECT nextval('s'), currval('s') + 1, setval('s', 7)::text AS x").columns == [
         "nextval", "?column?", "x"]  # fmt: skip
+
+
+def test_arrow_types_that_are_rarely_seen_are_loaded(db: Database) -> None:
+    db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT, s TEXT)")
+    loaded: list[tuple[int, str]] = []
+    for values in (
+        pa.array([1.5], pa.float16()), pa.array([Decimal("1.5")], pa.decimal32(5, 1)),
+        pa.array([Decimal("2.5")], pa.decimal64(5, 1)),
+    ):  # fmt: skip
+        db.bulk_load("t", pa.table({"id": [len(loaded)], "n": values, "s": ["x"]}))
+        loaded.append((2, "x") if len(loaded) < 2 else (3, "x"))
+    for clock, text in (
+        (pa.array([1], pa.time32("s")), "00:00:01"), (pa.array([1000], pa.time64("ns")), "00:00:00.000001"),
+        (pa.array([1], pa.duration("ms")), "00:00:00.001"),
+    ):  # fmt: skip
+        db.bulk_load("t", pa.table({"id": [len(loaded)], "n": [0], "s": clock}))
+        loaded.append((0, text))
+    assert rows(db, "SELECT n, s FROM t ORDER BY id") == loaded
+
+
+@pytest.mark.parametrize(("type", "values", "state"), [
+    ("DATE", pa.array([2**63 - 1], pa.timestamp("s")), "22008"), ("DATE", pa.array([2**31 - 2], pa.date32()), "22008"),
+    ("CHAR(5)", pa.array(["a\0b"]), "22021"),
+])  # fmt: skip
+def test_arrow_values_outside_a_type_are_refused(db: Database, type: str, values: pa.Array, state: str) -> None:
+    db.execute(f"CREATE TABLE t (k {type} PRIMARY KEY)")
+    with pytest.raises(DataError) as error:
+        db.bulk_load("t", pa.table({"k": values}))
+    assert error.value.sqlstate == state
+    assert rows(db, "SELECT count(*) FROM t") == [(0,)]

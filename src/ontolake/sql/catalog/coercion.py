@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -53,6 +54,7 @@ def coerced(column: ColumnMeta, given: pa.Array | pa.ChunkedArray, *, lenient: b
         given = given.cast(given.type.value_type)
     if pa.types.is_null(given.type):
         return stored_array(type, [None] * len(given))
+    given = _computable(given)
     found = from_arrow(given.type)
     if pa.types.is_decimal256(given.type) and type.kind in _NUMBERS:
         return read_texts(type, given)
@@ -73,6 +75,15 @@ def coerced(column: ColumnMeta, given: pa.Array | pa.ChunkedArray, *, lenient: b
         state = "22008" if type.kind in _MOMENTS else "22003"
         raise DataError(f"a value does not fit {column.name}, which is {type}: {error}", sqlstate=state) from error
     return _checked(column, type, fitted)
+
+
+def _computable(given: pa.Array) -> pa.Array:
+    """Numbers of types that Arrow can hold but hardly compute with, as those of a wider type."""
+    if pa.types.is_float16(given.type):
+        return given.cast(pa.float32())
+    if pa.types.is_decimal32(given.type) or pa.types.is_decimal64(given.type):
+        return given.cast(pa.decimal128(given.type.precision, given.type.scale))
+    return given
 
 
 def _fitted_items(column: ColumnMeta, type: Type, given: pa.Array, lenient: bool) -> pa.Array:
@@ -191,13 +202,23 @@ def _rounded(type: Type, given: pa.Array) -> pa.Array:
 
 def _date(given: pa.Array) -> pa.Array:
     if pa.types.is_date(given.type):
-        return given.cast(pa.date32())
+        found = given.cast(pa.date32())
+        _check_days(pc.fill_null(found.cast(pa.int32()), 0).to_numpy(zero_copy_only=False))
+        return found
     unit = given.type.unit
     numbers = pc.fill_null(given.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     days = numbers // (86_400 * {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[unit])
     if unit == "us":
         days = np.where(np.abs(numbers) == moments.FOREVER, np.sign(numbers) * moments.LAST_DAY, days)
+    _check_days(days)
     return pa.array(days.astype(np.int32), mask=np.asarray(given.is_null())).view(pa.date32())
+
+
+def _check_days(days: np.ndarray[Any, Any]) -> None:
+    """Raises `DataError` for a day that is neither in PostgreSQL's calendar nor infinity."""
+    outside = ((days < moments.FIRST_DATE) | (days > moments.LAST_DATE)) & (np.abs(days) != moments.LAST_DAY)
+    if outside.any():
+        raise DataError(f"a value is out of range for DATE: day {days[outside][0]} since 1970", sqlstate="22008")
 
 
 def _time(type: Type, given: pa.Array) -> pa.Array:
@@ -228,6 +249,8 @@ def as_text(found: Type, given: pa.Array) -> pa.Array:
         return pc.if_else(given, "true", "false")
     if found.kind == Kind.UTF8:
         return storage_of(given).cast(pa.string())
+    if found.kind in (Kind.TIME, Kind.INTERVAL):  # which come in other units too
+        given = _fitted(found, found, given)
     return pa.array([None if one is None else found.text(one) for one in stored_list(found, given)], pa.string())
 
 
@@ -235,6 +258,8 @@ def _checked(column: ColumnMeta, type: Type, fitted: pa.Array) -> pa.Array:
     if type.kind != Kind.UTF8 or not type.length:
         return fitted
     if type.padded:
+        if pc.any(pc.match_substring(fitted, "\x00")).as_py():
+            raise DataError(f"{column.name}, which is {type}, cannot hold the character 0", sqlstate="22021")
         plain = msgspec.structs.replace(type, padded=False)
         return of_storage(type, _checked(column, plain, pc.utf8_rtrim(fitted, " ")))
     longest = pc.max(pc.utf8_length(fitted)).as_py() or 0
