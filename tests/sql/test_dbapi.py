@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -55,10 +58,14 @@ def test_transactions(url: str) -> None:
     connection.rollback()
     connection.cursor().execute("DELETE FROM t WHERE id = 1")
     connection.commit()
+    assert other.cursor().execute("SELECT count(*) FROM t").fetchone() == (3,)  # one transaction sees one state
+    other.rollback()
     assert other.cursor().execute("SELECT count(*) FROM t").fetchone() == (2,)
+    other.commit()
     connection.cursor().execute("DELETE FROM t")
     connection.close()
     assert other.cursor().execute("SELECT count(*) FROM t").fetchone() == (2,)
+    other.commit()
     automatic = dbapi.connect(url, autocommit=True)
     automatic.cursor().execute("DELETE FROM t")
     assert other.cursor().execute("SELECT count(*) FROM t").fetchone() == (0,)
@@ -73,7 +80,10 @@ def test_errors(url: str) -> None:
         ("SELEC", dbapi.ProgrammingError, "42601"), ("SELECT * FROM x", dbapi.ProgrammingError, "42P01"),
         ("INSERT INTO t VALUES (1, 'a', NULL)", dbapi.IntegrityError, "23505"),
         ("INSERT INTO t VALUES ('x', 'a', NULL)", dbapi.DataError, "22P02"),
-        ("GRANT ALL ON t TO x", dbapi.NotSupportedError, "0A000"),
+        ("GRANT ALL ON t TO x", dbapi.NotSupportedError, "0A000"), ("SELECT 1/0", dbapi.DataError, "22012"),
+        ("SELECT ?", dbapi.ProgrammingError, "07001"), ("RELEASE x", dbapi.ProgrammingError, "3B001"),
+        ("COPY t FROM 'nowhere'", dbapi.OperationalError, "58P01"),
+        ("SELECT 1; SELECT 2", dbapi.ProgrammingError, "42601"),
     ]  # fmt: skip
     for sql, kind, state in cases:
         with pytest.raises(kind) as raised:
@@ -87,3 +97,53 @@ def test_errors(url: str) -> None:
         connection.cursor()
     with pytest.raises(dbapi.OperationalError):
         dbapi.connect(f"{url}.missing.db", readonly=True)
+
+
+def test_values_go_in_and_come_out() -> None:
+    values: list[tuple[str, Any, Any]] = [
+        ("UUID", UUID(int=7), dbapi.STRING), ("INTERVAL", timedelta(days=1, seconds=2), dbapi.DATETIME),
+        ("JSONB", {"a": [1, None]}, None), ("INTEGER[]", [1, 2, None], None),
+        ("NUMERIC", Decimal("1.50"), dbapi.NUMBER),
+        ("NUMERIC(5, 2)", Decimal("1.25"), dbapi.NUMBER), ("TIME", time(1, 2, 3), dbapi.DATETIME),
+        ("TIMESTAMP", datetime(2026, 1, 2, 3, 4, 5, 6), dbapi.DATETIME), ("DATE", date(2026, 1, 2), dbapi.DATETIME),
+        ("TIMESTAMPTZ", datetime(2026, 1, 2, tzinfo=UTC), dbapi.DATETIME), ("BYTEA", b"\0x", dbapi.BINARY),
+        ("BOOLEAN", True, dbapi.NUMBER), ("REAL", 0.5, dbapi.NUMBER), ("CHAR(3)", "abc", dbapi.STRING),
+    ]  # fmt: skip
+    connection = dbapi.connect(":memory:")
+    cursor = connection.cursor()
+    columns = ", ".join(f"c{n} {name}" for n, (name, _, _) in enumerate(values))
+    cursor.execute(f"CREATE TABLE v (id INTEGER PRIMARY KEY, {columns})")
+    marks = ", ".join("?" * len(values))
+    cursor.execute(f"INSERT INTO v VALUES (1, {marks})", tuple(value for _, value, _ in values))
+    for n, (name, value, group) in enumerate(values):
+        assert cursor.execute(f"SELECT c{n} FROM v WHERE c{n} = ?", (value,)).fetchall() == [(value,)], name
+        assert cursor.description is not None
+        assert group is None or cursor.description[0][1] == group, name
+    cursor.execute("SELECT c5 FROM v")
+    assert cursor.description is not None
+    assert cursor.description[0][4:6] == (5, 2)
+    connection.close()
+
+
+def test_many_rows(url: str) -> None:
+    connection = dbapi.connect(url)
+    cursor = connection.cursor()
+    cursor.executemany("INSERT INTO t (id) VALUES (?)", ((id,) for id in range(10, 60)))
+    assert (cursor.rowcount, cursor.description) == (50, None)
+    with pytest.raises(dbapi.ProgrammingError):
+        cursor.fetchone()
+    cursor.arraysize = 20
+    cursor.execute("SELECT id FROM t WHERE id >= 10 ORDER BY id")
+    assert [len(cursor.fetchmany()) for _ in range(4)] == [20, 20, 10, 0]
+    connection.rollback()
+    assert cursor.execute("SELECT count(*) FROM t").fetchone() == (3,)
+    with pytest.raises(dbapi.IntegrityError):
+        cursor.executemany("INSERT INTO t (id) VALUES (?)", [(7,), (7,)])
+    with pytest.raises(dbapi.InternalError) as raised:
+        cursor.execute("SELECT 1")
+    assert raised.value.sqlstate == "25P02"
+    connection.rollback()
+    cursor.execute("SELECT DATE '0044-03-15 BC' AS d")
+    with pytest.raises(dbapi.DataError):
+        cursor.fetchone()
+    connection.close()

@@ -1,24 +1,26 @@
 """SQL tables as a DB-API 2.0 module (PEP 249), for pandas and other tools.
 
-`connect(url)` begins a transaction with the first statement that writes, as PEP 249 has it; `autocommit=True` makes
-every statement a commit of its own.
+`connect(url)` begins a transaction with the first statement, also with a query, so that all that is read until `commit`
+or `rollback` is one state; `autocommit=True` makes every statement a transaction of its own.
 """
 
 from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
-from ontolake.errors import Conflict, OntolakeError
-from ontolake.sql import errors
+from ontolake.errors import OntolakeError
 from ontolake.sql.database import Database, open_database
+from ontolake.sql.errors import SqlError
 from ontolake.sql.results import Result
-from ontolake.sql.syntax.statements import Parameters, parse_one
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement, parse_one
+from ontolake.sql.types import Kind, from_arrow
 
 apilevel = "2.0"
 threadsafety = 1
@@ -40,23 +42,26 @@ def TimestampFromTicks(ticks: float) -> datetime.datetime:
     return Timestamp(*time.localtime(ticks)[:6])
 
 
-class _Kind:
-    """A group of types, equal to every type code in it."""
+class _TypeGroup:
+    """A group of types, equal to every type code in it. Arrays and JSON are in none."""
 
-    def __init__(self, *tests: Any) -> None:
-        self._tests = tests
+    def __init__(self, *kinds: Kind) -> None:
+        self._kinds = frozenset(kinds)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, pa.DataType) and any(test(other) for test in self._tests))
+        if not isinstance(other, pa.DataType):
+            return self is other
+        type = from_arrow(other)
+        return type is not None and type.kind in self._kinds
 
     __hash__ = object.__hash__
 
 
-STRING = _Kind(pa.types.is_string)
-BINARY = _Kind(pa.types.is_binary)
-NUMBER = _Kind(pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
-DATETIME = _Kind(pa.types.is_timestamp, pa.types.is_date)
-ROWID = _Kind()
+STRING = _TypeGroup(Kind.UTF8, Kind.ENUM, Kind.UUID)
+BINARY = _TypeGroup(Kind.BYTES)
+NUMBER = _TypeGroup(Kind.INT64, Kind.DECIMAL, Kind.NUMERIC, Kind.DOUBLE, Kind.REAL, Kind.BOOLEAN)
+DATETIME = _TypeGroup(Kind.TIMESTAMP_US, Kind.TIMESTAMP_NS, Kind.DATE, Kind.TIME, Kind.INTERVAL)
+ROWID = _TypeGroup()
 
 
 class Warning(Exception):
@@ -93,15 +98,15 @@ class ProgrammingError(DatabaseError): ...
 class NotSupportedError(DatabaseError): ...
 
 
-_ERRORS: tuple[tuple[type[OntolakeError], type[Error]], ...] = (
-    (errors.UnsupportedError, NotSupportedError), (errors.ConstraintViolation, IntegrityError),
-    (errors.DataError, DataError), (errors.TypeMismatchError, ProgrammingError), (Conflict, OperationalError),
-    (errors.TransactionError, OperationalError), (errors.SqlError, ProgrammingError),
-    (OntolakeError, OperationalError),
-)  # fmt: skip
-
-
-_NO_CHANGES = ("select", "explain", "begin", "begin read only", "commit", "rollback", "use")
+_ERRORS: dict[str, type[Error]] = {
+    **dict.fromkeys(("0A",), NotSupportedError), **dict.fromkeys(("22",), DataError),
+    **dict.fromkeys(("23",), IntegrityError), **dict.fromkeys(("24", "25", "26", "2B", "2D", "XX"), InternalError),
+    **dict.fromkeys(("07", "20", "21", "34", "3B", "3D", "3F", "42", "44"), ProgrammingError),
+    **dict.fromkeys(("08", "28", "40", "53", "54", "55", "57", "58"), OperationalError),
+}  # fmt: skip
+"""PEP 249's errors by the class of the SQLSTATE, as drivers of PostgreSQL have them."""
+_CONTROLS = ("begin", "begin read only", "commit", "rollback", "use")
+"""Statements that no transaction is begun for."""
 
 
 class _Translating:
@@ -113,8 +118,9 @@ class _Translating:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, OntolakeError):
-            raised = next(theirs for ours, theirs in _ERRORS if isinstance(error, ours))(str(error))
-            raised.sqlstate = getattr(error, "sqlstate", None)
+            state = error.sqlstate if isinstance(error, SqlError) else None
+            raised = (OperationalError if state is None else _ERRORS.get(state[:2], DatabaseError))(str(error))
+            raised.sqlstate = state
             raise raised from error
 
 
@@ -161,9 +167,10 @@ class Connection:
         """Give the connection up; what is not committed is forgotten."""
         if not self._closed:
             self._closed = True
-            if self.database.in_transaction:
-                self.database.execute("ROLLBACK")
-            self.database.close()
+            with _translating:
+                if self.database.in_transaction:
+                    self.database.execute("ROLLBACK")
+                self.database.close()
 
     def __enter__(self) -> Connection:
         return self
@@ -183,13 +190,17 @@ class Connection:
         if self._closed:
             raise InterfaceError("the connection is closed")
 
-    def _run(self, sql: str, parameters: Parameters) -> Result:
+    def _parse(self, sql: str) -> ParsedStatement:
         self._check()
         with _translating:
-            begins = not self.autocommit and not self.database.in_transaction
-            if begins and parse_one(sql).kind not in _NO_CHANGES:
+            return parse_one(sql)
+
+    def _run(self, statement: ParsedStatement, parameters: Parameters) -> Result:
+        self._check()
+        with _translating:
+            if not self.autocommit and not self.database.in_transaction and statement.kind not in _CONTROLS:
                 self.database.execute("BEGIN")
-            return self.database.execute(sql, parameters)
+            return self.database.run(statement, parameters)
 
 
 class Cursor:
@@ -208,42 +219,50 @@ class Cursor:
     def execute(self, operation: str, parameters: Parameters = ()) -> Cursor:
         """Run a statement. Raises `Error`."""
         self._check()
-        self._result, self.description = None, None
-        self._result = result = self.connection._run(operation, parameters)
-        self.rowcount = result.count
-        if result.columns:
-            self.description = [(name, type, None, None, None, None, None) for name, type in result.description]
+        self._run(self.connection._parse(operation), parameters)
         return self
 
-    def executemany(self, operation: str, parameters: Sequence[Parameters]) -> Cursor:
-        """Run a statement once for each set of parameters. Raises `Error`."""
-        count = 0
+    def _run(self, statement: ParsedStatement, parameters: Parameters) -> None:
+        self._result, self.description, self.rowcount = None, None, -1
+        self._result = result = self.connection._run(statement, parameters)
+        self.rowcount = result.count
+        if result.columns:
+            self.description = [_described(name, type) for name, type in result.description]
+
+    def executemany(self, operation: str, parameters: Iterable[Parameters]) -> Cursor:
+        """Run a statement once for each set of parameters; it is read once. Raises `Error`."""
+        self._check()
+        count, statement = 0, self.connection._parse(operation)
         for each in parameters:
-            count += self.execute(operation, each).rowcount
+            self._run(statement, each)
+            count += self.rowcount
         self.rowcount = count
         return self
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        return self._rows().fetchone()
+        rows = self._rows()
+        with _translating:
+            return rows.fetchone()
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        found = []
+        """The next rows, `arraysize` of them unless `size` says how many."""
         rows = self._rows()
-        for _ in range(self.arraysize if size is None else size):
-            if (row := rows.fetchone()) is None:
-                break
-            found.append(row)
-        return found
+        with _translating:
+            return list(islice(rows, self.arraysize if size is None else size))
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        return self._rows().fetchall()
+        rows = self._rows()
+        with _translating:
+            return rows.fetchall()
 
     def fetch_arrow_table(self) -> pa.Table:
         """All rows as an Arrow table."""
-        return self._rows().arrow()
+        rows = self._rows()
+        with _translating:
+            return rows.arrow()
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self._rows())
+        return iter(self.fetchone, None)
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None: ...
 
@@ -268,3 +287,9 @@ class Cursor:
         if self._result is None or self.description is None:
             raise ProgrammingError("there are no rows: no query was run")
         return self._result
+
+
+def _described(name: str, type: pa.DataType) -> tuple[Any, ...]:
+    """What PEP 249 says of a column; sizes are known of decimals alone."""
+    precision, scale = (type.precision, type.scale) if pa.types.is_decimal(type) else (None, None)
+    return name, type, None, None, precision, scale, None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import sqlglot
@@ -19,7 +20,7 @@ from sqlglot.tokenizer_core import TokenType
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, UnsupportedError
 from ontolake.sql.syntax import commands, definitions
 from ontolake.sql.syntax.dialect import DIALECT as DIALECT
-from ontolake.sql.types import INTERVAL, TIMESTAMPS, Kind, from_sql
+from ontolake.sql.types import INTERVAL, JSONB, TIMESTAMPS, Kind, from_sql
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is told with an error, by us
 
@@ -510,7 +511,14 @@ def literal(value: Any) -> exp.Expr:
         return exp.cast(exp.Literal.string(value.isoformat(" ")), kind, dialect=DIALECT)
     if isinstance(value, date):
         return exp.cast(exp.Literal.string(value.isoformat()), "DATE", dialect=DIALECT)
+    if isinstance(value, UUID | time):
+        return exp.cast(exp.Literal.string(str(value)), "UUID" if isinstance(value, UUID) else "TIME", dialect=DIALECT)
+    if isinstance(value, timedelta):
+        return exp.cast(exp.Literal.string(INTERVAL.text(INTERVAL.store(value))), "INTERVAL", dialect=DIALECT)
+    if isinstance(value, dict):
+        return exp.cast(exp.Literal.string(str(JSONB.store(value))), "JSONB", dialect=DIALECT)
     if isinstance(value, list | tuple | set | frozenset):
         return exp.Array(expressions=[literal(each) for each in value])
     raise SqlError(f"a parameter cannot be a {type(value).__name__}: {value!r}", sqlstate="42804",
-                   hint="use None, bool, int, float, Decimal, str, bytes, date, datetime, or a list of them")
+                   hint="use None, bool, int, float, Decimal, str, bytes, UUID, date, time, datetime, timedelta, "
+                        "dict, or a list of them")
