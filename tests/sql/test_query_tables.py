@@ -189,7 +189,7 @@ def test_a_statement_that_fails_leaves_no_table(shop: Database) -> None:
 
 
 def test_what_is_refused_says_what_to_use(shop: Database) -> None:
-    for sql in ("CREATE TEMP TABLE a (id INT)", "CREATE TEMPORARY TABLE a AS SELECT 1", "SELECT 1 AS b INTO TEMP a",
+    for sql in ("CREATE UNLOGGED TABLE a AS SELECT 1", "SELECT 1 AS b INTO UNLOGGED a",
                 "CREATE TABLE a AS WITH q AS (DELETE FROM t RETURNING id) SELECT * FROM q"):  # fmt: skip
         with pytest.raises(SqlError) as refused:
             shop.execute(sql)

@@ -153,6 +153,7 @@ class Database(VersionedTables):
         first = self._sessions.first
         if not first.closed:
             first.columns.save(first)
+            self._commands.temporary.close()
         self._sessions.close()
 
     @property
@@ -285,7 +286,7 @@ class Database(VersionedTables):
         """Run one statement that was read already. Raises `SqlError`."""
         sessions = self._sessions
         if statement.prepared is not None and statement.kind == "select" and as_of is None and \
-                sessions.held.session is None and not sessions.is_alone:  # fmt: skip
+                sessions.held.session is None and not sessions.is_alone and self._commands.temporary.is_empty:
             statement.check_parameters(params)
             found = self._point(sessions.first, statement.prepared, params)
             if found is not None:
@@ -321,7 +322,9 @@ class Database(VersionedTables):
 
     def _dispatched(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
         statement.check_parameters(params)
-        kind = statement.kind
+        kind, temporary = statement.kind, self._commands.temporary
+        if temporary.takes(statement):
+            return temporary.run(statement, params, past=as_of is not None)
         if kind == "select":
             return self._select(statement, params, as_of)
         if kind == "explain":
@@ -520,12 +523,10 @@ class Database(VersionedTables):
             return Result("COMMIT" if self._end(commit=True) else "ROLLBACK", 0)
         elif statement.kind == "rollback":
             self._end(commit=False)
-        elif statement.kind == "savepoint":
-            session.savepoint(name)
-        elif statement.kind == "rollback to":
-            session.rollback_to(name)
         else:
-            session.release(name)
+            marks = {"savepoint": session.savepoint, "rollback to": session.rollback_to, "release": session.release}
+            marks[statement.kind](name)
+            self._commands.temporary.mark(statement.kind, name)
         return Result("BEGIN" if statement.kind == "begin read only" else statement.kind.upper(), 0)
 
     # loading

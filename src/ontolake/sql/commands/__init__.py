@@ -1,4 +1,4 @@
 """Commands of a session: `prepared` statements, `cursors` and `settings`; `session` runs them.
 
-`explanation` is EXPLAIN as JSON.
+`temporary` are the tables of a session. `explanation` is EXPLAIN as JSON.
 """

@@ -12,6 +12,7 @@ from sqlglot import exp
 from ontolake.sql.commands.cursors import Cursors
 from ontolake.sql.commands.prepared import PreparedStatements
 from ontolake.sql.commands.settings import Settings
+from ontolake.sql.commands.temporary import TemporaryTables
 from ontolake.sql.errors import SqlSyntaxError, TransactionError, UnsupportedError
 from ontolake.sql.history.table_functions import value_of
 from ontolake.sql.results import Result
@@ -37,6 +38,7 @@ class SessionCommands:
         self._db = db
         self.prepared = PreparedStatements()
         self.cursors = Cursors()
+        self.temporary = TemporaryTables(db, self.called)
         self.settings = Settings(search_path=db.schema, **db.defaults)
         self._before: frozenset[str] = frozenset()
         """The cursors that were there when the transaction began."""
@@ -59,11 +61,13 @@ class SessionCommands:
         """A transaction was begun."""
         self._before = self.cursors.names()
         self.settings.begin()
+        self.temporary.begin()
 
     def ended(self, *, committed: bool) -> None:
         """A transaction was ended."""
         self.cursors.end_transaction(committed=committed, before=self._before)
         self.settings.end(committed=committed)
+        self.temporary.end(committed=committed)
         self._follow_path()
 
     # prepared statements
@@ -160,6 +164,8 @@ class SessionCommands:
             self.cursors.close(None)
             self.settings.reset()
             self._follow_path()
+        if what == "all" or what.startswith("temp"):
+            self.temporary.discard()
         if what in ("all", "plans"):
             self.prepared.deallocate(None)
         return Result(f"DISCARD {'TEMP' if what.startswith('temp') else what.upper()}", 0)

@@ -80,7 +80,9 @@ class QueryPlan:
         self, statement: ParsedStatement, tree: exp.Expr, find: Find,
         given: Mapping[str, pa.Table] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        """Prepare a query. `given` are rows that names without a schema mean before any table is looked up."""
+        """Prepare a query. `given` are rows that names without a schema mean before any table is looked up, besides
+        those that come with the statement."""
+        given = {**statement.given, **given} if statement.given else given
         self._statement = statement
         self._given: dict[str, pa.Table] = {}
         self.sources: list[TableSource] = []

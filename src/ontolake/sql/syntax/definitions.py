@@ -19,10 +19,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 from ontolake.sql.errors import SqlSyntaxError, UnsupportedError
 from ontolake.sql.syntax.dialect import DIALECT
 
-OPTIONS, OVERRIDING, SET_COLUMNS = "identity options", "overriding", "set columns"
-"""What `annotate` puts on a tree: options of identity columns, OVERRIDING, and the columns of SET NULL (…)."""
+OPTIONS, OVERRIDING, SET_COLUMNS, ON_COMMIT = "identity options", "overriding", "set columns", "on commit"
+"""What `annotate` puts on a tree: options of identity columns, OVERRIDING, the columns of SET NULL (…), and DROP of
+ON COMMIT."""
 
-_MASKED = re.compile(r"\b(?:IDENTITY|OVERRIDING|DEFERRABLE|SET\s+(?:NULL|DEFAULT)\s*\()", re.IGNORECASE)
+_MASKED = re.compile(r"\b(?:IDENTITY|OVERRIDING|DEFERRABLE|ON\s+COMMIT|LOCAL|SET\s+(?:NULL|DEFAULT)\s*\()",
+                     re.IGNORECASE)  # fmt: skip
 _FIRST = re.compile(r"\s*(CREATE\s+(?:TEMP\w*\s+|UNLOGGED\s+)?SEQUENCE|ALTER\s+SEQUENCE|COMMENT\s+ON|SET\s+CONSTRAINTS"
                     r"|(?:CREATE|ALTER|DROP)\s+TYPE"
                     r"|ALTER\s+TABLE)\b", re.IGNORECASE)
@@ -442,6 +444,11 @@ def masked(sql: str) -> tuple[str, list[tuple[str, Any]]]:
             blank(begin)
         elif reader.take("NOT", "DEFERRABLE"):
             blank(begin)
+        elif reader.take("ON", "COMMIT", "DROP"):
+            notes.append((ON_COMMIT, "drop"))
+            blank(begin)
+        elif begin == 1 and reader.word(1) in ("TEMP", "TEMPORARY") and reader.take("LOCAL"):
+            blank(begin)
         elif (reader.take("SET", "NULL") or reader.take("SET", "DEFAULT")) and reader.word() == "(":
             begin = reader.at
             reader.at += 1
@@ -472,6 +479,12 @@ def annotate(tree: exp.Expr, notes: Sequence[tuple[str, Any]]) -> None:
     for kind, value in notes:
         if kind == OVERRIDING:
             tree.meta[OVERRIDING] = value
+        elif kind == ON_COMMIT and isinstance(tree, exp.Create):
+            dropped = exp.OnCommitProperty()
+            dropped.meta[ON_COMMIT] = value
+            properties = tree.args.get("properties") or exp.Properties(expressions=[])
+            properties.append("expressions", dropped)
+            tree.set("properties", properties)
 
 
 def query_table(tree: exp.Expr) -> exp.Expr:

@@ -87,12 +87,20 @@ class ParsedStatement:
         self.defining: definitions.Defining | None = None
         """A definition that the parser does not read."""
         self.marks = marks_of(tree) if tree is not None else []
+        self.given: Mapping[str, Any] = {}
+        """Arrow tables that names without a schema mean before any table is looked up."""
         self.prepared: tuple[Any, Any] | None = None
         """What was worked out for this statement, and the catalog that it holds for."""
         self._shifts = shifts
         places = [mark_place(mark) for mark in self.marks]
         self._count = max((place + 1 for place in places if isinstance(place, int)), default=0)
         self._named = [place for place in places if isinstance(place, str)]
+
+    def changed(self, tree: exp.Expr, given: Mapping[str, Any], kind: str | None = None) -> ParsedStatement:
+        """The same statement with another tree, and Arrow tables that names in it mean."""
+        found = ParsedStatement(kind or self.kind, self.sql, self.begins, tree, self.names, self._shifts)
+        found.given = given
+        return found
 
     @property
     def parameter_count(self) -> int:

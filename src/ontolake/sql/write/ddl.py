@@ -573,11 +573,10 @@ class Definer:
 
 
 def refuse_properties(kind: str, properties: Sequence[exp.Expr]) -> None:
-    """Raise `UnsupportedError` if CREATE has a property, such as TEMPORARY."""
+    """Raise `SqlError` if CREATE has a property, such as UNLOGGED."""
     for each in properties[:1]:
-        if isinstance(each, exp.TemporaryProperty):
-            raise UnsupportedError(f"a temporary {kind.lower()} is not supported",
-                                   hint="CREATE it on a branch that is deleted afterwards, or use WITH in the query")
+        if isinstance(each, exp.OnCommitProperty):
+            raise DefinitionError("ON COMMIT is for temporary tables", sqlstate="42P16", hint="CREATE TEMP TABLE")
         raise UnsupportedError(f"{each.sql(DIALECT)} is not supported with CREATE {kind}", hint="leave it out")
 
 

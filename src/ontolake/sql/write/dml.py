@@ -76,7 +76,7 @@ class Changer:
         self._find = find
         self._where = where
         """The catalog, and what else names lead to tables by: what is prepared holds for the same."""
-        self._given = given
+        self._given = {**statement.given, **given} if statement.given else given
         self._writer: Writer = RowWriter(session.keyspace, transaction) if writer is None else writer
         schema = where[2]
         self._numbers = Numbers(session, transaction, where[1], schema if isinstance(schema, str) else schema[0])

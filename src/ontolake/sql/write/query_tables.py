@@ -223,6 +223,8 @@ class _Declared:
             return _renamed(self.outputs(node.this, ctes), alias)
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             return None
+        if not node.args.get("db") and name_of(node.this) in self._definer.statement.given:
+            return None
         if not node.args.get("db") and name_of(node.this) in ctes:
             return _renamed(ctes[name_of(node.this)], alias)
         return _renamed([(column.name, column.type) for column in self._find(node)[0].visible], alias)
