@@ -210,7 +210,7 @@ def test_a_rollback_brings_back_what_a_commit_does_to_them(shop: Database) -> No
 
 
 def test_old_versions_are_given_up_and_the_last_rows_stay(shop: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(temporary, "_VERSIONS", 7)
+    monkeypatch.setattr(temporary, "VERSIONS", 7)
     shop.execute("CREATE TEMP TABLE x (id INT PRIMARY KEY, n INT); INSERT INTO x VALUES (1, 0), (2, 0)")
     for n in range(20):
         shop.execute("UPDATE x SET n = n + ? WHERE id = 1", (n,))

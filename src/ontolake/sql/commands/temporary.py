@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "pg_temp"
 _RUN = ("select", "insert", "update", "delete", "truncate", "merge", "drop", "alter", "create")
-_VERSIONS = 100
+VERSIONS = 100
 """How many commits in memory are kept at most."""
 _MARKS = (exp.TemporaryProperty, exp.OnCommitProperty)
 
@@ -206,7 +206,7 @@ class TemporaryTables:
 
     def _forget(self, own: Database) -> None:
         """Give up old versions of rows now and then: nobody asks for them."""
-        if (version := own.version()) - self._kept >= _VERSIONS:
+        if (version := own.version()) - self._kept >= VERSIONS:
             own.retain(version)
             own.gc(dry_run=False)
             self._kept = version
