@@ -61,9 +61,12 @@ class TemporaryTables:
         tree = statement.tree
         if statement.kind == "create" and isinstance(tree, exp.Create) and _is_temporary(tree):
             return self._create(statement, tree, params)
-        if past or tree is None or statement.kind not in _RUN or is_historical(tree):
-            raise UnsupportedError(f"{statement.kind.upper()} is not supported with temporary tables and history",
+        if tree is None or statement.kind not in _RUN:
+            raise UnsupportedError(f"{statement.kind.upper()} is not supported with a temporary table",
                                    hint="name a table that is not temporary, with its schema")
+        if past or is_historical(tree):
+            raise UnsupportedError("a temporary table has no history, and is not read together with it",
+                                   hint="CREATE TEMP TABLE … AS takes rows of history")
         if shadow := next((each for each in tree.find_all(exp.CTE) if name_of(each.args["alias"].this) in
                            self._names()), None):  # fmt: skip
             raise UnsupportedError(f"{name_of(shadow.args['alias'].this)} is a temporary table and a query of WITH",
