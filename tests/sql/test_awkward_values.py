@@ -160,3 +160,13 @@ def test_arrow_values_outside_a_type_are_refused(db: Database, type: str, values
         db.bulk_load("t", pa.table({"k": values}))
     assert error.value.sqlstate == state
     assert rows(db, "SELECT count(*) FROM t") == [(0,)]
+
+
+def test_blanks_of_char_count_as_in_postgres(db: Database) -> None:
+    db.execute("CREATE TABLE t (k CHAR(5) PRIMARY KEY); INSERT INTO t VALUES ('ab')")
+    for condition, found in {
+        "k = 'ab'": True, "k = 'ab   '": True, "k IN ('ab ', 'ab')": True, "k = 'ab'::text": True,
+        "k = 'ab   '::text": False, "k IN ('ab '::text)": False, "k LIKE 'ab'": False, "k LIKE 'ab   '": True,
+        "k LIKE 'ab%'": True, "k NOT LIKE '%b'": True, "k ILIKE 'AB   '": True,
+    }.items():  # fmt: skip
+        assert rows(db, f"SELECT 1 FROM t WHERE {condition}") == ([(1,)] if found else []), condition

@@ -335,7 +335,9 @@ class Expressions(aggregates.Aggregates):
         no = "NOT " if node.args.get("negate") else ""
         if isinstance(right, exp.Any | exp.All):
             raise UnsupportedError(f"{word} ANY and ALL are not supported", hint="join several conditions by OR or AND")
-        values = [self._texts(self.expression(each, scope), "~~") for each in (node.this, right)]
+        value, pattern = self.expression(node.this, scope), self.expression(right, scope)
+        value = value._replace(type=TEXT) if value.type.name == "bpchar" else value  # whose blanks count here
+        values = [self._texts(each, "~~") for each in (value, pattern)]
         return merged(f"({values[0].sql} {no}{word} {values[1].sql} ESCAPE {escape})", BOOL, values)
 
     def _texts(self, value: TypedSql, operator: str) -> TypedSql:

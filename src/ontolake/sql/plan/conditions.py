@@ -73,14 +73,14 @@ def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[ColumnC
     if isinstance(node, exp.Between):
         column = _column(node.this, resolve)
         low, high = node.args["low"], node.args["high"]
-        if column is None or not (_is_value(low) and _is_value(high)) or node.args.get("symmetric"):
+        if column is None or not _are_values(column, low, high) or node.args.get("symmetric"):
             return []
         return [ColumnCondition(column, LOW, _values([low]), number),
                 ColumnCondition(column, HIGH, _values([high]), number)]
     if isinstance(node, exp.In):
         column = _column(node.this, resolve)
         nodes = node.expressions
-        if column is None or not nodes or node.args.get("query") or not all(map(_is_value, nodes)):
+        if column is None or not nodes or node.args.get("query") or not _are_values(column, *nodes):
             return []
         return [ColumnCondition(column, EQUAL, _values(nodes), number)]
     operators = _OPERATORS.get(type(node))
@@ -95,11 +95,11 @@ def conditions_of(node: exp.Expr, number: int, resolve: Resolve) -> list[ColumnC
             return []
         if isinstance(inner, exp.Array):
             given = inner.expressions
-            return [ColumnCondition(column, EQUAL, _values(given), number)] if all(map(_is_value, given)) else []
+            return [ColumnCondition(column, EQUAL, _values(given), number)] if _are_values(column, *given) else []
         return [ColumnCondition(column, EQUAL, _elements(inner), number)]
-    if _is_value(right) and (column := _column(left, resolve)) is not None:
+    if _is_value(right) and (column := _column(left, resolve)) is not None and _are_values(column, right):
         return [ColumnCondition(column, operators[0], _values([right]), number, True)]
-    if _is_value(left) and (column := _column(right, resolve)) is not None:
+    if _is_value(left) and (column := _column(right, resolve)) is not None and _are_values(column, left):
         return [ColumnCondition(column, operators[1], _values([left]), number, True)]
     return []
 
@@ -130,6 +130,14 @@ def _column(node: exp.Expr, resolve: Resolve) -> ColumnMeta | None:
     while isinstance(node, exp.Paren):
         node = node.this
     return None if isinstance(node, exp.Literal | exp.Placeholder) else resolve(node)
+
+
+def _are_values(column: ColumnMeta, *nodes: exp.Expr) -> bool:
+    """Whether nodes are constants that keys of a column can be compared with.
+
+    CHAR is compared as text, blanks and all, with what is converted to it.
+    """
+    return all(map(_is_value, nodes)) and not (column.type.padded and any(isinstance(each, exp.Cast) for each in nodes))
 
 
 def _is_value(node: exp.Expr) -> bool:
