@@ -220,7 +220,7 @@ def test_random_histories_are_those_of_sqlite(
     url = PLACES[place].format(tmp_path)
     if low:
         lower(monkeypatch, "sql", "engine", "storage")
-    with open_database(url, synchronous="NORMAL", cache=2000 if low else None) as db:
+    with open_database(url, synchronous="NORMAL", cache=2000 if low else None, on_error="continue") as db:
         pair = Pair(db, rng)
         pair.create()
         pair.create()
