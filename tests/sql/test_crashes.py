@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,14 @@ from ontolake.sql.write import index_builds
 PLACES = {"native": "{}/t.db", "pages": "file://{}/t.db"}
 SWEEPS = [*(("native", first, 40) for first in range(40)), ("pages", 0, 9)]
 """At which fault points the program is killed, from the first one on: on a native file at all, a few in each test."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pages_as_before() -> Iterator[None]:
+    """The program builds indexes in small pages; tests of other modules do not."""
+    before = index_builds.PAGE
+    yield
+    index_builds.PAGE = before
 
 
 @pytest.fixture(scope="module")
