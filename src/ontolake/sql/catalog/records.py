@@ -167,7 +167,7 @@ _ADDED: dict[type[Record], tuple[str, ...]] = {
     ColumnMeta: ("counting", "generated", "hidden"), IndexMeta: ("expressions", "predicate"),
 }  # fmt: skip
 """Parts of records that came with version 5 of the layout. A record that has none of them is written as before."""
-learn(*_RECORDS.values())
+learn(CatalogObject, SchemaObject, *_RECORDS.values())
 
 
 S = TypeVar("S", bound=SchemaObject)
