@@ -55,8 +55,8 @@ class Aggregates:
             return merged(f"unnest({sql})", type, arguments)._replace(spreads=True)
         return calls.called(name, arguments)
 
-    def _array_of(self, node: exp.Expr, scope: Scope) -> TypedSql:
-        raise NotImplementedError
+    @abstractmethod
+    def _array_of(self, node: exp.Expr, scope: Scope) -> TypedSql: ...
 
     def _positional(self, name: str, node: exp.Anonymous) -> list[exp.Expr]:
         """The arguments in their places. Only make_interval has names for them here."""
