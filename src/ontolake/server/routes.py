@@ -1,0 +1,139 @@
+"""How routes are declared: what a route takes, answers and touches. The app, the OpenAPI document and the tests of
+rights all read these declarations.
+
+A route of a store has to say what it `touches`, so that none can forget a right:
+
+    class BranchIn(msgspec.Struct):
+        name: str
+        at: str | None = None
+
+    @route("POST", "/stores/{store}/branches", touches=lambda call: [Touch(TokenScope.WRITE, call.body.name)],
+           body=BranchIn, answers={201: BranchOut})
+    def create_branch(call: Call) -> Reply:
+        with call.store.writing() as store:
+            ...
+
+A handler is a plain function, which runs in a thread of its own, or a coroutine function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from ontolake.server.rights import Principal, TokenScope, Touch
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from ontolake.server.app import StoreServer
+    from ontolake.server.handles import ServedStore
+
+API = "/api/v1"
+"""Where every route is, unless it is declared with `root=True`."""
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+@dataclass
+class Call:
+    """One request: who asks, for which store, with which input, decoded and checked."""
+
+    server: StoreServer
+    request: Request
+    principal: Principal
+    path: Mapping[str, str]
+    query: Any = None
+    """An instance of the route's `query`."""
+    body: Any = None
+    """An instance of the route's `body`; None for a route that reads `request.stream()` itself."""
+    served: ServedStore | None = None
+
+    @property
+    def store(self) -> ServedStore:
+        """The store in the path."""
+        assert self.served is not None
+        return self.served
+
+
+class Reply(NamedTuple):
+    """An answer that is not simply 200 with a value as JSON. `value` is encoded unless it is bytes."""
+
+    value: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = {}
+    media_type: str = "application/json"
+
+
+Handler = Callable[[Call], Any] | Callable[[Call], Awaitable[Any]]
+Touches = Callable[[Call], Iterable[Touch]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A declared route."""
+
+    method: Method
+    path: str
+    handler: Handler
+    touches: Touches
+    query: type[Any] | None = None
+    """A msgspec struct whose fields are the parameters of the query; those without default are required."""
+    body: type[Any] | None = None
+    """A msgspec struct, or any type that msgspec decodes, for a body of JSON."""
+    takes: tuple[str, ...] = ("application/json",)
+    """Media types of the body, for the document."""
+    answers: Mapping[int, Any] = field(default_factory=dict)
+    """By status: the type that is encoded as JSON, or media types as a tuple of text."""
+    changes: bool = False
+    """Whether it may change state: then its `Origin` is checked and it is audited."""
+    root: bool = False
+    open: bool = False
+    """Whether it needs no token: health and documents about the API alone."""
+    tag: str = ""
+
+    @property
+    def address(self) -> str:
+        return self.path if self.root else API + self.path
+
+    @property
+    def summary(self) -> str:
+        """The first line of the handler's docstring."""
+        return (self.handler.__doc__ or "").strip().partition("\n")[0]
+
+    @property
+    def name(self) -> str:
+        return self.handler.__name__
+
+
+ROUTES: list[Route] = []
+"""All declared routes; `ontolake.server.api` imports the modules that declare them."""
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+def route(method: Method, path: str, *, touches: Touches, changes: bool | None = None, **rest: Any) -> Callable[[H], H]:
+    """Declare a route. It changes state unless its method is GET or `changes` says otherwise."""
+
+    def declare(handler: H) -> H:
+        ROUTES.append(Route(method, path, handler, touches,
+                            changes=method != "GET" if changes is None else changes, **rest))  # fmt: skip
+        return handler
+
+    return declare
+
+
+def nothing(call: Call) -> Iterable[Touch]:
+    """For routes that touch no store; any token may use them."""
+    return ()
+
+
+def reads_ref(call: Call) -> Iterable[Touch]:
+    """For routes that read at `ref` of the query, or at the head of the first branch."""
+    return [Touch(TokenScope.READ, call.store.branch_of(call.query.ref))]
+
+
+def administers(call: Call) -> Iterable[Touch]:
+    """For routes of administrators."""
+    return [Touch(TokenScope.ADMIN, None)]
