@@ -6,7 +6,7 @@ answer, `pointers` the fields of documents in them, `errors` what goes wrong. `c
 others may beat, `erasures` what is kept of a row that was erased. The core is pure and reads nothing but what its
 callers hand it: `dag` is the commits as a graph, `bases` the base of a merge, `threeway` the rule for one value,
 `trees` that for JSON, `rows` that for rows in Arrow, `blame` who wrote what; `operations` leads through merge, revert,
-restore and cherry-pick. `wire` has all of them as JSON.
+restore and cherry-pick. `wire` has values and words as JSON that loses nothing, `wire_errors` errors.
 `conformance` is the suite that every model passes.
 """
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
+from ontolake.history import wire
 from ontolake.server import api
 from ontolake.server.handles import ServedStores
 from ontolake.server.problems import MEDIA_TYPE, RefusedError, problem_of
@@ -51,7 +52,8 @@ class StoreServer:
                 value = await to_thread.run_sync(route.handler, call)
             response = _response(value)
         except Exception as error:
-            problem = problem_of(error, request_id)
+            tagged = wire.MEDIA_TYPE in request.headers.get("accept", "")
+            problem = problem_of(error, request_id, tagged=tagged)
             response = Response(msgspec.json.encode(problem), problem.status, media_type=MEDIA_TYPE,
                                 headers=error.headers if isinstance(error, RefusedError) else None)
         response.headers["x-request-id"] = request_id

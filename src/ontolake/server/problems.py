@@ -9,6 +9,7 @@ import msgspec
 
 from ontolake import errors
 from ontolake.history import errors as history_errors
+from ontolake.history import wire_errors
 from ontolake.history.conflicts import Conflict
 from ontolake.server.rights import ForbiddenError
 
@@ -28,6 +29,8 @@ class Problem(msgspec.Struct, omit_defaults=True):
     """What the error carries, by the names of its attributes."""
     conflicts: list[Any] | None = None
     request_id: str | None = None
+    classes: list[str] = []
+    """For a client that accepts JSON with tags: the class and its bases by their full names. `fields` has tags then."""
 
 
 class RefusedError(errors.OntolakeError):
@@ -65,12 +68,18 @@ def status_of(error: BaseException) -> int:
     return next((status for cls, status in _STATUS if isinstance(error, cls)), 500)
 
 
-def problem_of(error: BaseException, request_id: str | None = None) -> Problem:
-    """An error as a problem document. An error that is not one of ours shows nothing of itself."""
+def problem_of(error: BaseException, request_id: str | None = None, *, tagged: bool = False) -> Problem:
+    """An error as a problem document. An error that is not one of ours shows nothing of itself.
+
+    With `tagged` it has all that a client of ours needs to raise it again.
+    """
     status = status_of(error)
     if not isinstance(error, errors.OntolakeError):
         return Problem("InternalError", "the server failed", status, request_id=request_id,
                        hint="the server's log has the cause, by request_id")
+    if tagged:
+        return Problem(type(error).__name__, error.message, status, hint=error.hint, request_id=request_id,
+                       fields=wire_errors.fields_of(error), classes=wire_errors.classes_of(error))
     fields = {name: value for name, value in vars(error).items() if name not in _SHOWN and _is_plain(value)}
     conflicts = getattr(error, "conflicts", None)
     return Problem(type(error).__name__, error.message, status, hint=error.hint, fields=fields, request_id=request_id,
