@@ -61,11 +61,16 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{len(val)} long" if isinstance(val, str | bytes) and len(val) > 80 else None
 
 
+SLOW_CASES = ("test_killed_at_any_step_a_history_is_whole", "test_two_processes_merge_at_once",
+              "test_two_processes_lose_nothing", "test_two_processes_write_and_merge_at_once",
+              "test_two_processes_take_the_place_from_each_other", "test_a_writer_overtaken_while_idle_is_refused")
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cases of the published suites have no marks of ours: those that kill a process at each step are slow."""
+    """Cases of the published suites have no marks of ours: those that start or kill processes are slow."""
     for item in items:
-        if item.name.startswith("test_killed_at_any_step_a_history_is_whole"):
+        if item.name.startswith(SLOW_CASES):
             item.add_marker(pytest.mark.slow)
 
 

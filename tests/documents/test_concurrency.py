@@ -74,6 +74,7 @@ def test_of_two_requests_that_saw_the_same_head_one_wins(space: Space) -> None:
         write(space, Set("a", {"by": "two"}), preconditions=[HeadIs(1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "processes", "times"), [("count_up", 2, 25), ("patch_up", 3, 40)])
 def test_processes_lose_no_update(
     native_place: str, open_here: OpenSpace, task: str, processes: int, times: int

@@ -56,6 +56,7 @@ def ask(place: str, stores: list[CountingStore], connect: Connect) -> Ask:
     return ask
 
 
+@pytest.mark.slow
 def test_a_scan_of_a_table_that_was_filled_in_order(place: str, ask: Ask, connect: Connect) -> None:
     writer = connect(place)
     writer.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, x)")

@@ -131,7 +131,8 @@ def test_it_does_so_on_pages(tmp_path: Path, seed: int) -> None:
     play(f"file://{tmp_path}/{secrets.token_hex(4)}.db", seed, 40)
 
 
-@pytest.mark.parametrize("seed", slow_after(1, range(300, 306)))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(300, 306))
 def test_it_does_so_on_objects(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """With thresholds so low that files are merged all the time, and read in parts."""
     monkeypatch.setattr(conformance, "_CONFIG", replace(conformance._CONFIG, sizes=LOW))

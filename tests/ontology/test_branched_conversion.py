@@ -91,6 +91,7 @@ def test_every_commit_branch_and_tag_is_the_same_and_once_more_nothing_is_copied
         assert session.merge("try", "main", strategy="theirs").commit is not None
 
 
+@pytest.mark.slow
 def test_deleted_branches_and_migrations_of_branches_go_along(way: tuple[str, str]) -> None:
     class Note(Entity):
         id: Field[str] = Field(primary_key=True)

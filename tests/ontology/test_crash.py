@@ -87,6 +87,7 @@ def commit(link: Connection, peers: type, url: str, step: int) -> None:
         link.send("done")
 
 
+@pytest.mark.slow
 def test_a_commit_killed_at_any_step_is_whole_or_not_there(
     tmp_path: Path, start: Start, engine: str, kind: str
 ) -> None:  # fmt: skip

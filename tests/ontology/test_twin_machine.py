@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from marking import slow_after
 
 from .twin_answers import Answers
 from .twins import Twins
@@ -37,6 +36,7 @@ def play(folder: Path, seed: int, number: int) -> Twins:
     return twins
 
 
-@pytest.mark.parametrize("seed", slow_after(1, range(100 if DEEP else 4)))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100 if DEEP else 4))
 def test_two_stores_do_what_dictionaries_do(tmp_path: Path, seed: int) -> None:
     assert play(tmp_path, seed, LENGTH).steps == LENGTH

@@ -287,6 +287,7 @@ def test_nobody_commits_while_a_migration_is_under_way(lake: str) -> None:
 # verify
 
 
+@pytest.mark.slow
 def test_damage_of_every_kind_is_found(lake: str) -> None:
     jobs.compact(lake, types=["Thing"], parts=PARTS, rows_per_file=2000)
     assert jobs.verify(lake, parts=PARTS).ok

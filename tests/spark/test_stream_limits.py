@@ -111,6 +111,7 @@ def batches(place: tuple[str, str], **limits: int) -> list[list[int]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_batch_has_no_more_rows_than_it_may_unless_one_commit_has(place: tuple[str, str]) -> None:
     assert batches(place, max_rows=3) == [[3], [1, 1], [5], [2, 1]]
     assert batches(place, max_rows=1) == [[3], [1], [1], [5], [2], [1]]

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from marking import slow_after
 from sql_program import STEPS, KillAt, describe, open_for_program, start_child
 
 from ontolake import faults
@@ -89,7 +88,8 @@ def test_there_is_a_fault_point_at_every_kind_of_write(stages: Callable[[str], S
         "sql: range merged", "sql: batch copied"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("place", "first", "every"), slow_after(1, SWEEPS))
+@pytest.mark.slow
+@pytest.mark.parametrize(("place", "first", "every"), SWEEPS)
 def test_a_kill_at_any_step_loses_nothing(
     place: str, first: int, every: int, reference: list[dict[str, Any]], stages: Callable[[str], Stage]
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_sort_beyond_the_memory_goes_through_a_file() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_forked_process_has_an_executor_of_its_own() -> None:
     assert run("SELECT 1 AS a") == [{"a": 1}]
     code = ("import os, sys; from ontolake.sql import open_database; db = open_database(':memory:');"

@@ -216,6 +216,7 @@ def test_an_index_that_is_being_built_is_whole_or_not_there(
     assert list(db.verify()) == []
 
 
+@pytest.mark.slow
 def test_random_migrations_are_those_of_plain_rows(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_builds, "PAGE", 16)
     rng = random.Random(11)

@@ -282,6 +282,7 @@ def test_a_branch_that_stops_between_ranges_is_not_there_and_can_be_made_again(t
             assert state(branch) == state(db), "a refused one leaves the branch alone"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("homes", [["one.db", "two.db"], ["one.db", "file://{}/two.db"]], ids=["native", "mixed"])
 def test_branches_of_a_native_file_keep_their_ranges(homes: list[str], tmp_path: Path) -> None:
     url, urls = f"{tmp_path}/main.db", [each.format(tmp_path) for each in homes]
