@@ -11,7 +11,7 @@ MODULES = [
     "ontolake.storage.state", "ontolake.storage.options", "ontolake.storage.medium", "ontolake.sql.catalog.records",
     "ontolake.ontology.repository.objects.layout", "ontolake.ontology.repository.objects.queue.layout",
     "ontolake.ontology.repository.objects.attachment", "ontolake.ontology.events.copies",
-    "ontolake.ontology.moving.import_lines",
+    "ontolake.ontology.moving.import_lines", "ontolake.documents.wire",
 ]  # fmt: skip
 """Those that decode types of their own."""
 

@@ -25,6 +25,7 @@ _ONE = f'SELECT {_COLUMNS} FROM "commit" WHERE seq = ?'
 _BEFORE = 'SELECT max(seq) FROM "commit" WHERE branch = ? AND seq <= ?'
 _PAGE = f'SELECT {_COLUMNS} FROM "commit" WHERE branch = ? AND seq > ? AND seq <= ? ORDER BY seq DESC LIMIT ?'
 _PAGE_SIZE = 500
+_LAST_REQUEST = 'SELECT local_seq, seq FROM "commit" WHERE session_id = ? ORDER BY local_seq DESC LIMIT 1'
 
 
 class MergedLine(NamedTuple):
@@ -153,6 +154,12 @@ def stored(database: SpaceDatabase, connection: apsw.Connection, seq: int) -> Co
     """The commit of a seq that is known to be there."""
     found = CommitRow.read(*row(connection, _ONE, (seq,)))
     return build(database, connection, parent(database, connection, found.branch, seq), found)
+
+
+def last_request(connection: apsw.Connection, session_id: str) -> tuple[int, int] | None:
+    """The newest local_seq of a session, and the seq of its commit."""
+    found = row(connection, _LAST_REQUEST, (session_id,))
+    return None if found is None else (int(found[0]), int(found[1]))
 
 
 def parent(database: SpaceDatabase, connection: apsw.Connection, branch: str, seq: int) -> int:

@@ -132,6 +132,11 @@ class Space:
         with self._database.read:
             return self._database.last_seq()
 
+    def last_request(self, session_id: str) -> tuple[int, int] | None:
+        """The newest local_seq of a session that was accepted, and the seq that it got; None if it has none."""
+        with self._database.read as connection:
+            return commits.last_request(connection, session_id)
+
     def read(self, id: str, *, branch: str = FIRST, seq: int | None = None) -> DocumentState:
         """An entity now, or as it was at `seq`. Its document is None if it is not there.
 
@@ -219,6 +224,15 @@ class Space:
             start = self._database.moment(since, "since")
             line = self._database.line(branch)
         return watcher.watch(self._database, line, start, wanted, idle_timeout)
+
+    def wait(self, since: int, timeout: float | None = None) -> int | None:
+        """The newest seq as soon as it is after `since`, whichever process commits; `since` if nothing came for
+        `timeout` seconds, None if the space is closed."""
+        return watcher.wait(self._database, since, timeout)
+
+    def wake(self) -> None:
+        """Let those who wait for commits look at once: another handle of this process has made one."""
+        self._database.announce()
 
     def _range(
         self, since: int | str | Ref | None, until: int | str | Ref | None, branch: str

@@ -39,23 +39,30 @@ def watch(
     database: SpaceDatabase, branch: str, since: int, wanted: feed.Wanted | None, idle_timeout: float | None
 ) -> Iterator[Change[int]]:
     """Changes after `since`, as they come. Ends when the space is closed, or `idle_timeout` seconds after the last."""
+    deadline = None if idle_timeout is None else time.monotonic() + idle_timeout
+    while (last := wait(database, since, None if deadline is None else deadline - time.monotonic())) is not None:
+        if last == since:
+            return
+        for change in _until_closed(database, feed.changes(database, branch, since, last, wanted)):
+            yield change
+            deadline = None if idle_timeout is None else time.monotonic() + idle_timeout
+        since = last
+
+
+def wait(database: SpaceDatabase, since: int, timeout: float | None) -> int | None:
+    """The newest seq as soon as it is after `since`; `since` when that takes longer than `timeout` seconds, None when
+    the space is closed."""
     longest = _LONGEST_PAUSE if database.native else _LONGEST_REMOTE_PAUSE
     pause = _SHORTEST_PAUSE
-    deadline = None if idle_timeout is None else time.monotonic() + idle_timeout
+    deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         announced = database.announced
         last = _last_seq(database)
-        if last is None:
-            return
-        if last > since:
-            for change in _until_closed(database, feed.changes(database, branch, since, last, wanted)):
-                yield change
-                deadline = None if idle_timeout is None else time.monotonic() + idle_timeout
-            since, pause = last, _SHORTEST_PAUSE
-            continue
+        if last is None or last > since:
+            return last
         left = pause if deadline is None else min(pause, deadline - time.monotonic())
         if left <= 0:
-            return
+            return since
         database.wait(announced, left)
         pause = min(pause * 1.5, longest)
 
