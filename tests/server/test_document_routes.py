@@ -94,7 +94,8 @@ def test_a_bad_transaction_changes_nothing_and_is_told_why(
 
 def test_many_documents_are_read_at_one_moment(served: Served) -> None:
     transact(served, put("a", 5))
-    answer = served.call("POST", "/stores/notes/documents/read", token="reader", json={"ids": ["b", "a", "x"], "seq": 1})
+    wanted = {"ids": ["b", "a", "x"], "seq": 1}
+    answer = served.call("POST", "/stores/notes/documents/read", token="reader", json=wanted)
     assert [(one["id"], one["document"], one["seq"]) for one in answer.json["documents"]] == [
         ("b", {"value": 2}, 1), ("a", {"value": 1}, 1), ("x", None, 1)]
     many = served.call("POST", "/stores/notes/documents/read", token="reader", json={"ids": ["a"] * 1001})

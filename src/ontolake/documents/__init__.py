@@ -7,8 +7,8 @@
 `space` has the methods of a space, `operations` what a transaction is made of. `write/` makes commits, `read/` reads
 states and changes, `history/` has branches, tags, merges and blame, `upkeep/` snapshots, erasure and verification.
 `values/` is about documents alone. `schema` has the tables, `database` the connection, `commits` the row of a commit;
-`blobs` keeps binary data. `names` checks ids and names, `errors` is what can go wrong, `wire` is what clients and servers
-say to each other. `places` says which database a URL means; `store` and `parallel` are for `ontolake.stores`,
+`blobs` keeps binary data. `names` checks ids and names, `errors` is what can go wrong, `wire` is what clients and
+servers say to each other. `places` says which database a URL means; `store` and `parallel` are for `ontolake.stores`,
 `conformance` for the suite of history.
 """
 
