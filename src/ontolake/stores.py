@@ -153,7 +153,7 @@ class Store(NamedTuple):
         if branch is not None and not model.opens_branch:
             raise Invalid(f"{self.url!r} holds {self.described}, which is opened with all its branches",
                           hint=f"leave branch out here, and give branch={branch!r} to its methods")
-        with _reported(self.url):
+        with reported(self.url):
             return cast("TypedStore | Space | Graph | Database",
                         model.opener.open(self.site.url, write=write, branch=branch))  # fmt: skip
 
@@ -164,7 +164,7 @@ class Store(NamedTuple):
         A branch is taken at opening only where the model wants it there.
         """
         at = branch if self.model is not None and self.model.opens_branch else None
-        with _reported(self.url), self.open(write=write, branch=at) as store:
+        with reported(self.url), self.open(write=write, branch=at) as store:
             yield store
 
     def open_parallel(
@@ -173,6 +173,10 @@ class Store(NamedTuple):
         """Open it for parallel readers and writers. Raises `Invalid` if no model of ours is there."""
         model = self._model("which cannot be read in parallel")
         return model.opener.open_parallel(self.site.url, write=write, branch=branch, types=types)
+
+    def check_model(self) -> None:
+        """Raise `Invalid` if no model of ours is there."""
+        self._model("which keeps no history")
 
     def _model(self, without: str) -> Model:
         if self.model is None:
@@ -252,7 +256,7 @@ def _tables(url: str) -> set[str]:
 
 
 @contextmanager
-def _reported(url: str) -> Iterator[None]:
+def reported(url: str) -> Iterator[None]:
     """Report errors of SQLite as errors of ours."""
     import apsw
 

@@ -43,6 +43,7 @@ class TypedStore(VersionedTypes):
 
     def _adopted(self, given: dict[tuple[Kind, str], TypeInfo]) -> dict[tuple[Kind, str], TypeInfo]:
         stored = self.repository.schemas()
+        self._versions = {name: version.schema_version_id for name, version in stored.items()}
         for (kind, name), version in stored.items():
             if not is_schema(version.schema):
                 raise StorageBackendError(f"the schema of the {kind} type {name} in {self.uri!r} is damaged",
@@ -102,6 +103,16 @@ class TypedStore(VersionedTypes):
         if near:
             return f"did you mean {folded[near[0]]}?"
         return f"there are {', '.join(known)}" if known else "nothing has been committed yet"
+
+    def is_current(self) -> bool:
+        """Whether opening the store now would give the same: no type has changed, and the branch has its name."""
+        if self.repository.keeps_branches:
+            branched = self._with_branches()
+            row = branched.branch_named(self.config.branch)
+            if row is None or row.id != branched.branch_id:
+                return False
+        stored = self.repository.schemas()
+        return self._versions == {name: version.schema_version_id for name, version in stored.items()}
 
     def query(self) -> QueryStart:
         """Begin a query."""

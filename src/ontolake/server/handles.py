@@ -1,31 +1,73 @@
-"""The stores that a server serves, by name, and the open handles that requests share."""
+"""The stores that a server serves, by name, and the open handles that requests share.
+
+| model | for reading | for writing |
+|---|---|---|
+| SQL tables | one a branch, shared: it has a session for each thread | one a branch, shared; groups commits |
+| documents | several, each for one request at a time | one, shared; it takes turns itself |
+| graph | one, shared | one, shared |
+| typed | several a branch, each for one request at a time | one a branch, one request at a time |
+
+What reads has connections of its own, so that it never waits for a writer. A handle that failed, or whose branch was
+deleted or renamed, is left to those who use it and opened anew for all others.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+import apsw
 
 from ontolake import stores
+from ontolake.errors import Contended, Corruption, Fenced, NotFound, OntolakeError, StorageError
+from ontolake.history import UnknownBranchError
+from ontolake.history.names import MAIN
 from ontolake.history.refs import Ref
 from ontolake.server.problems import RefusedError
+from ontolake.server.rights import Principal
+
+_IDLE = 8
+"""Handles that one request at a time may use: how many stay open while nobody uses them."""
+_SHARED_READERS = frozenset({stores.SQL.name, stores.GRAPH.name})
+_SHARED_WRITERS = frozenset({stores.SQL.name, stores.GRAPH.name, stores.DOCUMENTS.name})
+
+
+class _Use(NamedTuple):
+    """What handles are kept by."""
+
+    write: bool
+    branch: str | None
+
+
+class _Handle:
+    """An open store, and how many requests use it."""
+
+    def __init__(self, store: Any, use: _Use, epoch: int) -> None:
+        self.store = store
+        self.use = use
+        self.epoch = epoch
+        self.users = 0
+        self.spent = False
+        """Whether it is closed when its last user is done."""
 
 
 class ServedStore:
-    """One store behind a name. Handles are opened at first use and shared by threads; those of a branch by its name
-    where the model opens stores at a branch."""
+    """One store behind a name."""
 
     def __init__(self, name: str, url: str, *, writes: bool = True) -> None:
-        """Raises what `stores.find` raises."""
+        """Raises what `stores.find` raises, and `Invalid` if no model of ours is there."""
         self.name = name
         self.url = url
         self.writes = writes
         self.found = stores.find(url)
-        self._handles: dict[tuple[bool, str | None], Any] = {}
+        self.found.check_model()
+        self._kept: dict[_Use, list[_Handle]] = {}
         self._lock = threading.Lock()
-        self.turn = threading.RLock()
-        """Whoever changes the store holds it, where its model cannot do that for several threads."""
+        self._epoch = 0
+        self._opening: dict[_Use, threading.Lock] = {}
+        self._turns: dict[str | None, threading.RLock] = {}
 
     @property
     def model(self) -> stores.Model:
@@ -35,53 +77,197 @@ class ServedStore:
     @property
     def first_branch(self) -> str:
         """The branch that is meant where none is named."""
-        return "main"
+        return MAIN
 
-    def branch_of(self, ref: str | None) -> str | None:
-        """The branch whose history a reference reads: None if only the store could tell, so that it counts as any."""
+    # rights
+
+    def branch_of(self, ref: str | None, principal: Principal | None = None) -> str | None:
+        """The branch whose readers may read what a reference names; None if only readers of all branches may.
+
+        A reference that names a branch, alone or with a commit, is read with the right to that branch. A tag, the id
+        of a commit or a time is read with the right to the branch that it is on, or to any other branch of
+        `principal` that has the commit in its history. Raises `Invalid`, `NotFound` if it names nothing.
+        """
         if ref is None:
             return self.first_branch
         parsed = Ref.parse(ref)
+        if principal is not None and principal.sees_all_branches:
+            return parsed.branch or self.first_branch
         with self.reading() as store:
-            names = {branch.name for branch in store.branches.list()} if hasattr(store, "branches") else set()
-        if parsed.branch is None:
-            return self.first_branch if parsed.commit is None or parsed.time is not None else None
-        return parsed.branch if parsed.branch in names or not names else None
+            names = _branch_names(store)
+            if not names:
+                return self.first_branch
+            if parsed.branch in names:
+                return parsed.branch
+            if parsed.branch is not None and parsed.commit is not None:
+                return parsed.branch  # only what is called like a branch can come before a commit
+            try:
+                point = store.at(parsed)
+            except NotFound:
+                return None  # who sees some branches does not learn what there is on others
+            branch = str(point.branch) or self.first_branch
+            if principal is None or principal.sees_branch(branch) or self.model.name == stores.SQL.name:
+                return branch  # versions of SQL tables are numbered on each branch
+            return self._seen_from(store, point.commit, filter(principal.sees_branch, names)) or branch
+
+    def _seen_from(self, store: Any, commit: Any, branches: Iterable[str]) -> str | None:
+        """The first of some branches that has a commit in its history."""
+        for branch in branches:
+            with suppress(NotFound):
+                store.at(Ref(branch, str(commit)))
+                return branch
+        return None
+
+    # handles
 
     @contextmanager
     def reading(self, branch: str | None = None) -> Iterator[Any]:
-        """The store for reading, shared with other threads."""
-        yield self._handle(False, branch)
+        """The store for reading, for one thread. Whatever is lazy in it has to be read within the block."""
+        with self._using(_Use(False, self._at(branch))) as store:
+            yield store
 
     @contextmanager
     def writing(self, branch: str | None = None) -> Iterator[Any]:
-        """The store for writing. Writers of one store take turns. Raises `RefusedError` if the server only reads it."""
+        """The store for writing, for one thread; where the model wants that, writers of a branch take turns.
+
+        Raises `RefusedError` if the server only reads it, `Contended` if another process writes to it.
+        """
         if not self.writes:
             raise RefusedError(403, f"the store {self.name!r} is served for reading only")
-        with self.turn:
-            yield self._handle(True, branch)
-
-    def _handle(self, write: bool, branch: str | None) -> Any:
-        at = branch if self.model.opens_branch else None
+        use = _Use(True, self._at(branch))
+        if self.model.name in _SHARED_WRITERS:
+            with self._using(use) as store:
+                yield store
+            return
         with self._lock:
-            found = self._handles.get((write, at))
-            if found is None:
-                found = self._handles[write, at] = self.found.open(write=write, branch=at)
-            return found
+            turn = self._turns.setdefault(None, threading.RLock())
+        with turn, self._using(use) as store:
+            yield store
+
+    def _at(self, branch: str | None) -> str | None:
+        """The branch as handles are kept by it: None for the first one, and where handles have all branches."""
+        return None if branch == self.first_branch or not self.model.opens_branch else branch
+
+    def is_shared(self, *, write: bool) -> bool:
+        """Whether a handle is used by several requests at a time."""
+        return self.model.name in (_SHARED_WRITERS if write else _SHARED_READERS)
+
+    @contextmanager
+    def _using(self, use: _Use) -> Iterator[Any]:
+        handle = self._take(use)
+        failed = False
+        try:
+            with stores.reported(self.url):
+                yield handle.store
+        except (apsw.Error, Fenced, Corruption, UnknownBranchError):
+            failed = True
+            raise
+        finally:
+            self._give_back(handle, failed)
+
+    def _take(self, use: _Use) -> _Handle:
+        while True:
+            handle = self._kept_one(use)
+            if handle is None:
+                with self._opening_of(use):  # one opens, the others share it
+                    handle = self._kept_one(use) if self.is_shared(write=use.write) else None
+                    handle = handle or self._opened(use)
+            if self._is_current(handle):
+                return handle
+            self._give_back(handle, failed=True)
+
+    def _is_current(self, handle: _Handle) -> bool:
+        """Whether a handle still has the types and the branch that it was opened with. A branch may have been renamed,
+        and another may have its name now."""
+        if self.model.name == stores.TYPED.name or handle.use.branch is not None:
+            with stores.reported(self.url):
+                return bool(handle.store.is_current())
+        return True
+
+    def _opening_of(self, use: _Use) -> threading.Lock:
+        with self._lock:
+            return self._opening.setdefault(use, threading.Lock())
+
+    def _kept_one(self, use: _Use) -> _Handle | None:
+        with self._lock:
+            kept = self._kept.get(use)
+            if not kept:
+                return None
+            handle = kept[0] if self.is_shared(write=use.write) else kept.pop()
+            handle.users += 1
+            return handle
+
+    def _opened(self, use: _Use) -> _Handle:
+        with self._lock:
+            epoch = self._epoch
+        handle = _Handle(self.found.open(write=use.write, branch=use.branch), use, epoch)
+        handle.users = 1
+        with self._lock:
+            if self.is_shared(write=use.write):
+                self._kept.setdefault(use, []).append(handle)
+        return handle
+
+    def _give_back(self, handle: _Handle, failed: bool) -> None:
+        with self._lock:
+            handle.users -= 1
+            kept = self._kept.setdefault(handle.use, [])
+            shared = self.is_shared(write=handle.use.write)
+            handle.spent = handle.spent or failed or handle.epoch != self._epoch
+            if handle.spent and handle in kept:
+                kept.remove(handle)
+            elif not handle.spent and not shared:
+                if len(kept) < _IDLE:
+                    kept.append(handle)
+                else:
+                    handle.spent = True
+            if not handle.spent or handle.users:
+                return
+        with suppress(OntolakeError, apsw.Error, OSError):
+            handle.store.close()
+
+    def refresh(self) -> None:
+        """Open handles anew for whoever comes next: types or branches have changed."""
+        self._forget()
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._epoch += 1
+            idle = []
+            for kept in self._kept.values():
+                for handle in kept:
+                    handle.spent = True
+                idle += [handle for handle in kept if not handle.users]
+            self._kept.clear()
+        for handle in idle:
+            with suppress(OntolakeError, apsw.Error, OSError):
+                handle.store.close()
 
     def close(self) -> None:
-        """Close every handle, and with it give leases back."""
-        with self._lock:
-            handles, self._handles = list(self._handles.values()), {}
-        for handle in handles:
-            handle.close()
+        """Close every handle that nobody uses, the others when their users are done. That gives leases back."""
+        self._forget()
+
+    # the writer's place
+
+    def writer_elsewhere(self) -> str | None:
+        """What says which other process writes to the store; None if this one could."""
+        if not self.writes:
+            return None
+        try:
+            with self._using(_Use(True, None)):
+                return None
+        except Contended as contended:
+            return contended.message
+        except StorageError as error:
+            return error.message
 
 
 class ServedStores:
     """All stores of a server."""
 
-    def __init__(self, urls: Mapping[str, str]) -> None:
-        self._stores = {name: ServedStore(name, url) for name, url in urls.items()}
+    def __init__(self, urls: Mapping[str, str], *, readonly: Iterable[str] = ()) -> None:
+        """Find the stores at URLs, by name; those in `readonly` are not written to. Raises what `stores.find` does."""
+        kept = frozenset(readonly)
+        self._stores = {name: ServedStore(name, url, writes=name not in kept) for name, url in urls.items()}
 
     def __iter__(self) -> Iterator[ServedStore]:
         return iter(self._stores.values())
@@ -96,3 +282,11 @@ class ServedStores:
     def close(self) -> None:
         for store in self:
             store.close()
+
+
+def _branch_names(store: Any) -> list[str]:
+    """The branches of a store; none if its layout has no branches."""
+    try:
+        return [branch.name for branch in store.branches.list()]
+    except (AttributeError, OntolakeError):
+        return []

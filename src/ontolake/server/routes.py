@@ -131,7 +131,7 @@ def nothing(call: Call) -> Iterable[Touch]:
 
 def reads_ref(call: Call) -> Iterable[Touch]:
     """For routes that read at `ref` of the query, or at the head of the first branch."""
-    return [Touch(TokenScope.READ, call.store.branch_of(call.query.ref))]
+    return [Touch(TokenScope.READ, call.store.branch_of(call.query.ref, call.principal))]
 
 
 def administers(call: Call) -> Iterable[Touch]:

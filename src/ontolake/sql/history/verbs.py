@@ -66,6 +66,11 @@ class VersionedTables:
         """The session that this thread uses."""
         return self._sessions.current
 
+    def is_current(self) -> bool:
+        """Whether the branch that it was opened on still has its name."""
+        line = self._session.line
+        return self.branch == MAIN or any(ref.id == line and ref.name == self.branch for ref in self._keeper.refs())
+
     # reading
 
     def commits(
