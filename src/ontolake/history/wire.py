@@ -90,6 +90,9 @@ def _encode_other(value: Any) -> Any:
             return _FORMS[kind](value)
     if isinstance(value, Mapping):
         return _mapping(value)
+    for kind, _ in _RECORDS.values():  # a model's own commits go as what every model has
+        if isinstance(value, kind):
+            return _FORMS[kind](value)
     if isinstance(value, bytearray | memoryview):
         return _FORMS[bytes](bytes(value))
     for shape in (tuple, list, frozenset, set):

@@ -86,6 +86,10 @@ class Route:
     """Media types of the body, for the document."""
     answers: Mapping[int, Any] = field(default_factory=dict)
     """By status: the type that is encoded as JSON, or media types as a tuple of text."""
+    forms: tuple[str, ...] = ("application/json",)
+    """Media types in which types of `answers` are encoded."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Request headers that it reads, with what they say, for the document."""
     changes: bool = False
     """Whether it may change state: then its `Origin` is checked and it is audited."""
     root: bool = False

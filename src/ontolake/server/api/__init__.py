@@ -1,5 +1,26 @@
-"""The routes of the HTTP API, one module a subject: `blobs`, `documents`, `health`."""
+"""The routes of the HTTP API, one module a subject.
 
-from ontolake.server.api import blobs, documents, health
+`blobs`, `branches`, `commits`, `documents`, `health`, `merges`, `rows_past`, `stores`.
+"""
 
-__all__ = ["blobs", "documents", "health"]
+from ontolake.server.api import (
+    blobs,
+    branches,
+    commits,
+    documents,
+    health,
+    merges,
+    rows_past,
+    stores,
+)
+
+__all__ = [
+    "blobs",
+    "branches",
+    "commits",
+    "documents",
+    "health",
+    "merges",
+    "rows_past",
+    "stores",
+]
