@@ -17,7 +17,8 @@ import apsw
 PAGES = 1000
 """Pages in the log from which on it is copied: SQLite's default."""
 MOST_PAGES = 8 * PAGES
-"""Pages in the log from which on commits copy it themselves: else one that is always written to would never end."""
+"""Pages in the log from which on commits copy it themselves: else one that is always written to would never end. Not
+one that has filled it alone, since the thread has not had its chance yet."""
 
 
 class _Log:
@@ -26,6 +27,8 @@ class _Log:
     def __init__(self) -> None:
         self.due = PAGES
         """Pages from which on it is to be copied. Where a reader holds that up, not with every commit."""
+        self.pages = 0
+        """Pages that it had after the last commit."""
 
     def copy(self, path: str) -> None:
         """Copy what is in it now, as far as nobody reads what that would replace."""
@@ -57,6 +60,11 @@ class NativeConnection(apsw.Connection):
     def is_due(self, pages: int) -> bool:
         """Whether a log that has so many pages now is to be copied."""
         return pages >= self._log.due
+
+    def is_overfull(self, pages: int) -> bool:
+        """Whether a log that has so many pages now has been waiting to be copied, and is too long. Once a commit."""
+        before, self._log.pages = self._log.pages, pages
+        return pages >= MOST_PAGES and PAGES <= before < pages
 
     def start_checkpoint(self, name: str) -> None:
         """Copy the log of a database into its file, in a thread, unless one is at it."""
@@ -91,7 +99,7 @@ def _committed(connection: apsw.Connection, name: str, pages: int) -> int:
     Not a method: the hook would keep its connection alive.
     """
     assert isinstance(connection, NativeConnection)
-    if pages >= MOST_PAGES:
+    if connection.is_overfull(pages):
         connection.wait_for_checkpoint()
         with suppress(apsw.Error):
             connection.wal_checkpoint(name, apsw.SQLITE_CHECKPOINT_PASSIVE)

@@ -46,7 +46,7 @@ from ontolake.sql.write import bulk, index_builds, query_tables, sequences, view
 from ontolake.sql.write.chains import run_chain
 from ontolake.sql.write.ddl import DEFAULT_SCHEMA, Definer
 from ontolake.sql.write.dml import Changer
-from ontolake.sql.write.rows import RowWriter, Writer
+from ontolake.sql.write.row_writer import RowWriter, Writer
 from ontolake.sql.write.sequences import Numbers, calls_in, has_calls
 
 ON_ERROR = ("fail", "continue")

@@ -13,7 +13,7 @@ from ontolake.sql.catalog.objects import CatalogObject, SchemaObject
 from ontolake.sql.catalog.records import DatabaseMeta, SchemaMeta, SqlCatalog, Table, entries_of
 from ontolake.sql.history.definitions import Differing, either
 from ontolake.sql.transactions import SqlSession, SqlTransaction
-from ontolake.sql.write.rows import RowWriter
+from ontolake.sql.write.row_writer import RowWriter
 
 _PLACE = ("db_id", "schema_id", "created_at")
 

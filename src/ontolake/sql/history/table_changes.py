@@ -14,7 +14,8 @@ from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.transactions import SqlSession, SqlTransaction
 from ontolake.sql.write import index_builds
-from ontolake.sql.write.rows import Rows, RowWriter, decoded
+from ontolake.sql.write.row_writer import RowWriter
+from ontolake.sql.write.rows import Rows, decoded
 
 
 @dataclass

@@ -18,6 +18,14 @@ def node(version: int, until: int) -> int:
     return last >> bit << bit
 
 
+def expression(version: str, until: int) -> str:
+    """`node` as SQL, for any version before `until`, which is an expression."""
+    last = until - 1
+    bits = [bit for bit in range(last.bit_length()) if last >> bit & 1]
+    arms = [f"WHEN {version} > {last >> bit + 1 << bit + 1} THEN {last >> bit << bit}" for bit in bits]
+    return f"CASE {' '.join(arms)} END" if arms else "NULL"
+
+
 def ancestors(moment: int, newest: int) -> list[int]:
     """The nodes of all spans that `moment` can lie in, among versions up to `newest`."""
     levels = range((moment & -moment).bit_length(), max(newest, 1).bit_length())

@@ -270,10 +270,18 @@ class Routed(Keyspace):
         for home, some in self._sorted(entries, lambda entry: entry[0]).items():
             (super().put if home is None else home.put)(version, some)
 
-    def delete(self, version: int, wanted: Sequence[bytes]) -> None:
+    def put_strings(self, version: int, wanted: Strings, values: Strings) -> None:
+        check()
+        if not self.parts:
+            super().put_strings(version, wanted, values)
+        else:
+            self.put(version, list(zip(wanted.to_list(), values.to_list(), strict=True)))
+
+    def delete(self, version: int, wanted: Sequence[bytes] | Strings) -> None:
         if not self.parts:
             super().delete(version, wanted)
             return
+        wanted = wanted.to_list() if isinstance(wanted, Strings) else wanted
         for home, some in self._sorted(wanted).items():
             (super().delete if home is None else home.delete)(version, some)
 

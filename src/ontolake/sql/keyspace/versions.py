@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from ontolake.sql.keyspace import nodes, packing
+from ontolake.sql.keyspace import mass_writes, nodes, packing
 from ontolake.sql.keyspace.batches import Batch, fetched_ahead, living, strings
 from ontolake.sql.keyspace.keys import after
 from ontolake.sql.keyspace.levels import MAIN_LEVELS, OWN, Level, newest, table_of
+from ontolake.sql.keyspace.mass_writes import StoredKeys
 from ontolake.sql.keyspace.rows import LIVE, TOMBSTONE
 from ontolake.sql.keyspace.vectors import Strings
 
 BATCH = 65536
 _MANY = 512
-_FEW_VERSIONS = 64
 _FEW_OUTSIDE = 20_000
 
 _VALUES = "SELECT CAST(group_concat(value, '') AS BLOB), group_concat(length(value))"
@@ -110,8 +110,12 @@ class Keyspace:
             connection.create_scalar_function("node_of", self._node_of, 3, deterministic=True)  # type: ignore[arg-type]
 
     def _node_of(self, key: bytes, version: int, until: int) -> int:
+        return self.note_node(nodes.part(key), version, until)
+
+    def note_node(self, part: bytes, version: int, until: int) -> int:
+        """The node of a span of versions, which a part of the keyspace has something of from now on."""
         found = nodes.node(version, until)
-        where = (nodes.part(key), found)
+        where = (part, found)
         first, last = self.open_nodes.get(where, (version, until))
         self.open_nodes[where] = (min(first, version), max(last, until))
         return found
@@ -466,22 +470,7 @@ class Keyspace:
             marks = [LIVE] * len(wanted)
             self.insert(version, zip(wanted.to_list(), marks if values is None else values.to_list(), strict=True))
             return
-        self._write_strings("INSERT", version, wanted, values)
-
-    def _write_strings(self, verb: str, version: int, wanted: Strings, values: Strings | None) -> None:
-        """Write keys and values to `latest`, many a statement."""
-        value = f"x'{LIVE.hex()}'" if values is None else packing.VALUE
-        into = f"{verb} INTO latest (key, version, value)"
-        sql = f"{into} SELECT {packing.KEY}, {version}, {value} FROM carray(?2) AS wanted"
-        for first, end in packing.pieces(wanted, values, BATCH):
-            some = wanted.slice(first, end)
-            given = None if values is None else values.slice(first, end)
-            if (packed := packing.packed(some, given)) is None:
-                marks = [LIVE] * len(some)
-                self.connection.executemany(f"{into} VALUES (?, {version}, ?)", zip(
-                    some.to_list(), marks if given is None else given.to_list(), strict=True))
-            else:
-                self.connection.execute(sql, (packed[0], apsw.carray(packed[1])))
+        mass_writes.write(self.connection, "INSERT", version, wanted, values)
 
     def _checked(self, entries: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """Entries none of whose keys lower levels have. Raises what SQLite raises for those of its own."""
@@ -493,15 +482,29 @@ class Keyspace:
 
     def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
         """Put keys that are there now: what stood there becomes the past, unless this transaction wrote it."""
-        self._supersede(version, [key for key, _ in entries])
-        if not self.line and len(entries) > _MANY:
-            self._write_strings("INSERT OR REPLACE", version, Strings.of([key for key, _ in entries]),
-                                Strings.of([value for _, value in entries]))
+        if not self.is_branch and len(entries) > _MANY:
+            self.put_strings(version, Strings.of([key for key, _ in entries]),
+                             Strings.of([value for _, value in entries]))
             return
+        self._supersede(version, [key for key, _ in entries])
         self.connection.executemany(self._replace, [(key, version, value) for key, value in entries])
 
-    def delete(self, version: int, wanted: Sequence[bytes]) -> None:
+    def put_strings(self, version: int, wanted: Strings, values: Strings) -> None:
+        """Put many keys, as `put` does."""
+        if self.is_branch:
+            self.put(version, list(zip(wanted.to_list(), values.to_list(), strict=True)))
+            return
+        mass_writes.supersede(self, version, StoredKeys.of(self.connection, wanted))
+        mass_writes.write(self.connection, "INSERT OR REPLACE", version, wanted, values)
+
+    def delete(self, version: int, wanted: Sequence[bytes] | Strings) -> None:
         """Leave tombstones for keys that are there now."""
+        if not self.is_branch and len(wanted) > _MANY:
+            stored = StoredKeys.of(self.connection, wanted if isinstance(wanted, Strings) else Strings.of(wanted))
+            mass_writes.supersede(self, version, stored)
+            mass_writes.remove(self.connection, version, stored)
+            return
+        wanted = wanted.to_list() if isinstance(wanted, Strings) else wanted
         self._supersede(version, wanted)
         latest, own = table_of("latest", self.line)
         self.connection.executemany(f"DELETE FROM {latest} WHERE {own}key = ?", ((key,) for key in wanted))
@@ -554,8 +557,6 @@ class Keyspace:
             f"line_past SELECT {self.line}, node_of(key, version, ?2),"
 
     def _supersede(self, version: int, wanted: Sequence[bytes]) -> None:
-        if not self.is_branch and len(wanted) > _MANY and self._supersede_many(version, wanted):
-            return
         latest, own = table_of("latest", self.line)
         if self.is_branch:  # what the line has not written itself is changed for the first time
             mask, mark = table_of("mask", self.line)[0], f"{self.line}, " if self.line > 0 else ""
@@ -567,24 +568,6 @@ class Keyspace:
         self.connection.executemany(
             f"INSERT INTO {self._past} key, version, ?2, value FROM {latest} "
             f"WHERE {own}key = ?1 AND version < ?2", ((key, version) for key in wanted))
-
-
-    def _supersede_many(self, version: int, wanted: Sequence[bytes]) -> bool:
-        """The same for many keys at once, unless they have many versions. Returns whether it was done."""
-        pieces = [tuple(wanted[begin : begin + BATCH]) for begin in range(0, len(wanted), BATCH)]
-        these = "FROM carray(?1) AS wanted CROSS JOIN latest ON latest.key = wanted.value WHERE latest.version < ?2"
-        found = {row[0] for piece in pieces
-                 for row in self._rows(f"SELECT DISTINCT latest.version {these}", (apsw.carray(piece), version))}
-        if len(found) > _FEW_VERSIONS:
-            return False
-        for key in {nodes.part(key): key for key in wanted}.values():
-            for old in found:
-                self._node_of(key, old, version)
-        cases = " ".join(f"WHEN {old} THEN {nodes.node(old, version)}" for old in sorted(found))
-        for piece in pieces if found else ():
-            self.connection.execute(f"INSERT INTO past SELECT CASE latest.version {cases} END, latest.key, "
-                                    f"latest.version, ?2, latest.value {these}", (apsw.carray(piece), version))
-        return True
 
 
 def _where(table: str, condition: str, line: int) -> str:

@@ -17,7 +17,8 @@ from ontolake.sql.keyspace import keys, vectors
 from ontolake.sql.keyspace.vectors import Strings
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.write import defaults, sorted_runs
-from ontolake.sql.write.rows import Rows, RowWriter, checked_keys, checked_strings, decoded, duplicate, unique_violation
+from ontolake.sql.write.row_writer import RowWriter
+from ontolake.sql.write.rows import Rows, checked_keys, checked_strings, decoded, duplicate, unique_violation
 from ontolake.sql.write.sequences import Numbers
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from ontolake.sql.errors import SqlError, UnsupportedError
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import name_of
 from ontolake.sql.write.dml import Changer
-from ontolake.sql.write.rows import Rows, RowWriter, Writer
+from ontolake.sql.write.row_writer import RowWriter, Writer
+from ontolake.sql.write.rows import Rows
 from ontolake.sql.write.trees import with_ctes
 
 MakeChanger = Callable[[Mapping[str, pa.Table], Writer], Changer]

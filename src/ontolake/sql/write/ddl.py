@@ -51,7 +51,7 @@ from ontolake.sql.syntax.statements import (
 )  # fmt: skip
 from ontolake.sql.types import Type
 from ontolake.sql.write import defaults, enums, sequence_definitions, view_definitions
-from ontolake.sql.write.rows import RowWriter
+from ontolake.sql.write.row_writer import RowWriter
 from ontolake.sql.write.sequences import Numbers
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -22,9 +23,9 @@ from ontolake.sql.errors import (
     nearest,
 )  # fmt: skip
 from ontolake.sql.keyspace import keys
-from ontolake.sql.keyspace.vectors import stored_list
+from ontolake.sql.keyspace.vectors import stored_array, stored_list
 from ontolake.sql.keyspace.versions import KeySpan
-from ontolake.sql.plan.queries import Find, QueryPlan, output_names
+from ontolake.sql.plan.queries import Find, QueryPlan
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.definitions import OVERRIDING
 from ontolake.sql.syntax.statements import (
@@ -41,10 +42,11 @@ from ontolake.sql.syntax.statements import (
 from ontolake.sql.types import Kind, Stored
 from ontolake.sql.write import defaults, merge_statement, sequences, small_changes
 from ontolake.sql.write.assignments import check_qualified, is_default, is_given, singly
-from ontolake.sql.write.returning import ROWS, Returning, alias_of
-from ontolake.sql.write.rows import Rows, RowWriter, Writer, decoded, first_of_each, fitted, together, unique_prefix
+from ontolake.sql.write.returning import ROWS, Returning, alias_of, columns_of_item
+from ontolake.sql.write.row_writer import RowWriter, Writer
+from ontolake.sql.write.rows import Rows, decoded, first_of_each, fitted, together, unique_prefix
 from ontolake.sql.write.sequences import Numbers
-from ontolake.sql.write.trees import aliased, ctes_of, joined, joined_with, qualified, with_ctes
+from ontolake.sql.write.trees import aliased, joined, joined_with, qualified, with_ctes
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession, SqlTransaction
@@ -460,6 +462,12 @@ class Changer:
         given = {column.column_id: defaults.value(column, self._numbers) if node is None
                  else column.type.store(self._constant(node))
                  for column, node in assigned}  # fmt: skip
+        if not old.few:
+            same = pa.array(np.zeros(len(old), np.int64))
+            values = {id: stored_array(table.by_id[id].type, [value]).take(same) for id, value in given.items()}
+            new = self._with_values(table, old, values)
+            self._writer.update(old, new)
+            return new
         new = Rows(table, tuples=[[given.get(column.column_id, cell)
                                    for column, cell in zip(table.columns, row, strict=True)] for row in old.tuples])
         self._writer.update(old, new)
@@ -556,33 +564,11 @@ class Changer:
             return None
 
         def columns_of(item: exp.Expr) -> list[str]:
-            return self._columns_of(item, tree)
+            return columns_of_item(item, tree, self._given, self._find)
 
         items = [each for item in others
                  for each in (item, *(join.this for join in item.args.get("joins") or ()))]  # fmt: skip
         return Returning(clause, table, target, items, columns_of, self._statement)
-
-    def _columns_of(self, item: exp.Expr, tree: exp.Expr) -> list[str]:
-        """The names of the columns that a table or query of a statement has."""
-        alias = item.args.get("alias")
-        if alias is not None and alias.columns:
-            return [name_of(each) for each in alias.columns]
-        names: list[str] | None = None
-        if isinstance(item, exp.Table):
-            name = name_of(item.this)
-            if name in self._given:
-                return list(self._given[name].column_names)
-            ctes = {name_of(each.args["alias"].this): each for each in ctes_of(tree)}
-            if name not in ctes:
-                return [column.name for column in self._find(item)[0].visible]
-            columns = ctes[name].args["alias"].columns
-            names = [name_of(each) for each in columns] if columns else output_names(ctes[name].this)
-        elif isinstance(item, exp.Subquery):
-            names = output_names(item)
-        if names is None:
-            raise UnsupportedError(f"RETURNING all columns of {item.sql(DIALECT)} is not supported",
-                                   hint="name the columns")  # fmt: skip
-        return names
 
     def _returned(
         self, verb: str, table: Table, done: Rows, returning: Returning | None, extra: Sequence[pa.ChunkedArray]

@@ -17,7 +17,8 @@ from ontolake.sql.keyspace import keys, vectors
 from ontolake.sql.keyspace.versions import Keyspace, KeySpan
 from ontolake.sql.types import Stored, Type
 from ontolake.sql.write import defaults
-from ontolake.sql.write.rows import Rows, RowWriter, decoded
+from ontolake.sql.write.row_writer import RowWriter
+from ontolake.sql.write.rows import Rows, decoded
 from ontolake.sql.write.sequences import Numbers
 
 if TYPE_CHECKING:

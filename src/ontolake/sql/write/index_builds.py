@@ -39,7 +39,8 @@ from ontolake.sql.keyspace.versions import BATCH, Keyspace, KeySpan
 from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
 from ontolake.sql.write import index_expressions, sorted_runs
 from ontolake.sql.write.ddl import Definer
-from ontolake.sql.write.rows import RowWriter, decoded, unique_violation
+from ontolake.sql.write.row_writer import RowWriter
+from ontolake.sql.write.rows import decoded, unique_violation
 from ontolake.sql.write.sorted_runs import Entries, SortedRuns
 
 if TYPE_CHECKING:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
 
 from ontolake.sql.catalog.records import Table
-from ontolake.sql.errors import UnknownNameError, nearest
+from ontolake.sql.errors import UnknownNameError, UnsupportedError, nearest
 from ontolake.sql.executor.names import output_name
-from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
+from ontolake.sql.plan.queries import Find, output_names
+from ontolake.sql.syntax.statements import DIALECT, ParsedStatement, name_of, position_of
+from ontolake.sql.write.trees import ctes_of
 
 ROWS = "returned$"
 """What the rows are called that RETURNING is about."""
@@ -87,3 +89,26 @@ def alias_of(node: exp.Expr) -> str:
     if alias is not None and alias.this is not None:
         return name_of(alias.this)
     return name_of(node.this) if isinstance(node, exp.Table) else ""
+
+
+def columns_of_item(item: exp.Expr, tree: exp.Expr, given: Mapping[str, pa.Table], find: Find) -> list[str]:
+    """The names of the columns that a table or query of a statement has. Raises `UnsupportedError`."""
+    alias = item.args.get("alias")
+    if alias is not None and alias.columns:
+        return [name_of(each) for each in alias.columns]
+    names: list[str] | None = None
+    if isinstance(item, exp.Table):
+        name = name_of(item.this)
+        if name in given:
+            return list(given[name].column_names)
+        ctes = {name_of(each.args["alias"].this): each for each in ctes_of(tree)}
+        if name not in ctes:
+            return [column.name for column in find(item)[0].visible]
+        columns = ctes[name].args["alias"].columns
+        names = [name_of(each) for each in columns] if columns else output_names(ctes[name].this)
+    elif isinstance(item, exp.Subquery):
+        names = output_names(item)
+    if names is None:
+        raise UnsupportedError(f"RETURNING all columns of {item.sql(DIALECT)} is not supported",
+                               hint="name the columns")  # fmt: skip
+    return names
