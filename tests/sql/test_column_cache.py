@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from marking import slow_after
 
 from ontolake.sql import Database, open_database
 from ontolake.sql.catalog import column_cache, column_files
+from ontolake.sql.errors import NotNullError, UniqueError
 from ontolake.sql.keyspace import keys, versions
+from ontolake.sql.write import bulk
 
 Row = tuple[Any, ...]
 Model = dict[int, Row]
@@ -25,6 +31,7 @@ READ = "SELECT id + 0 AS i, a + 0 AS j, b || '' AS k FROM t"
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_cache, "CHUNK", 8)
     monkeypatch.setattr(versions, "BATCH", 16)
+    monkeypatch.setattr(bulk, "_KEPT", 1)
 
 
 class Program:
@@ -63,7 +70,8 @@ class Program:
     # changes
 
     def load(self) -> None:
-        new = [id for id in self.rng.sample(range(400), self.rng.randrange(1, 60)) if id not in self.model]
+        count = self.rng.randrange(1, 60 if self.model else 200)
+        new = [id for id in self.rng.sample(range(400), count) if id not in self.model]
         rows = [(id, self.rng.randrange(100), f"b{id}") for id in new]
         self.db.bulk_load("t", pa.table([list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []],
                                         schema=pa.schema({"id": pa.int64(), "a": pa.int64(), "b": pa.string()})))
@@ -282,7 +290,7 @@ def test_an_erasure_removes_the_files(tmp_path: Path, monkeypatch: pytest.Monkey
         with open_database(url) as db:
             db.erase("t", 7, reason="asked for", dry_run=False)
         assert all(b"secret" not in path.read_bytes() for path in folder.iterdir())
-        columns.decoded = 1
+        columns.is_new = True
         columns.save(stale.session)  # what it holds is older than the erasure
         assert list(folder.glob("*.columns")) == []
         assert stale.execute("SELECT count(b || '') FROM t").fetchall() == [(999,)]
@@ -313,3 +321,74 @@ def test_a_crash_while_columns_are_saved_leaves_no_file(tmp_path: Path, monkeypa
     assert len(list(folder.glob("*.columns"))) == 1
     assert column_files.SavedColumns.beside(url) is not None
     db.session.close()
+
+
+LOADED = {
+    "b": ("BOOLEAN", lambda n: n % 3 == 0), "i": ("INTEGER", lambda n: -n), "l": ("BIGINT", lambda n: n << 40),
+    "t": ("TEXT", lambda n: f"t {n} ä"), "v": ("VARCHAR(9)", str), "c": ("CHAR(9)", str),
+    "d": ("DATE", lambda n: date(1970, 1, 1) + timedelta(n)), "m": ("DECIMAL(12, 2)", lambda n: Decimal(n) / 4),
+    "f": ("DOUBLE PRECISION", lambda n: n / 7), "r": ("REAL", lambda n: n / 8),
+    "z": ("TIMESTAMP", lambda n: datetime(2020, 1, 1) + timedelta(hours=n)), "n": ("NUMERIC", lambda n: Decimal(n) / 8),
+    "u": ("UUID", lambda n: str(UUID(int=n))), "a": ("BIGINT[]", lambda n: [n, None]),
+}  # fmt: skip
+
+
+def test_columns_of_a_first_load_are_those_that_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_cache, "CHUNK", 100)
+    url = str(tmp_path / "t.db")
+    places = random.Random(3).sample(range(1000), 1000)
+    data = {name: [None if n % 11 == 5 else make(n) for n in places] for name, (_, make) in LOADED.items()}
+    given = pa.table({"id": places, **data})
+    sql = f"SELECT id + 0 AS i0, {', '.join(LOADED)} FROM t"
+    with open_database(url) as db:
+        monkeypatch.setattr(bulk, "_KEPT", 1000)
+        db.execute(f"CREATE TABLE t (id BIGINT PRIMARY KEY, {', '.join(f'{n} {t}' for n, (t, _) in LOADED.items())})")
+        db.bulk_load("t", given)
+        assert decoded(db, lambda: db.query("SELECT sum(i), count(t || v), max(m), max(f), max(z), max(d) FROM t")) == 0
+        found = db.query(sql)
+        with open_database(url, cache=0) as other:
+            assert found.sort_by("i0").equals(other.query(sql).sort_by("i0"))
+    with open_database(url) as db:
+        assert decoded(db, lambda: db.query("SELECT sum(i), count(t || v), max(m), max(f), max(z), max(d) FROM t")) == 0
+        assert db.query(sql).sort_by("i0").equals(found.sort_by("i0"))
+
+
+def test_columns_of_a_load_are_not_those_of_its_caller(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "_KEPT", 1000)
+    numbers = np.arange(1000)
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
+    db.bulk_load("t", pa.table({"id": numbers, "a": numbers}))
+    numbers[:] = 7
+    assert db.execute("SELECT sum(a), max(id + 0) FROM t").fetchall() == [(499500, 999)]
+    assert db.session.columns.decoded == 0
+
+
+def test_only_what_a_table_has_is_kept_of_loads(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "_KEPT", 100)
+    rows = lambda first: pa.table({"id": range(first, first + 100), "a": [1] * 100})  # noqa: E731
+    read = lambda: db.execute("SELECT sum(a), sum(id + 0) FROM t").fetchall()  # noqa: E731
+    db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
+    db.bulk_load("t", rows(0))
+    with pytest.raises(UniqueError):
+        db.bulk_load("t", rows(50))
+    assert read() == [(100, 4950)]
+    db.bulk_load("t", rows(100))
+    assert read() == [(200, 19900)]
+    db.execute("DELETE FROM t")
+    with db.transaction():
+        db.bulk_load("t", rows(0))
+        db.execute("UPDATE t SET a = 2")
+    assert read() == [(200, 4950)]
+    db.execute("DELETE FROM t")
+    with pytest.raises(NotNullError):
+        db.bulk_load("t", pa.table({"id": [*range(99), None], "a": [1] * 100}))
+    assert read() == [(None, None)]
+
+
+def test_a_row_that_was_loaded_and_erased_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "_KEPT", 1000)
+    with open_database(str(tmp_path / "t.db")) as db:
+        filled(db, 1000)
+        with open_database(str(tmp_path / "t.db")) as other:
+            other.erase("t", 7, reason="asked for", dry_run=False)
+        assert db.execute("SELECT count(b || '') FROM t").fetchall() == [(999,)]

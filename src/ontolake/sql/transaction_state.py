@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.keyspace.read_set import ReadSet
 from ontolake.sql.keyspace.vectors import Strings
@@ -48,6 +50,8 @@ class SqlTransaction:
         self.dirty = False
         """Whether it has written anything."""
         self.catalog: SqlCatalog | None = None
+        self.loaded: dict[int, tuple[Table, Strings, Sequence[pa.Array]]] = {}
+        """The keys and columns that it has loaded into empty tables, by the ids of the tables, for the column cache."""
         self.sequences: dict[int, Position] = {}
         """Where the sequences stand that it has used."""
         self.references: list[Reference] = []

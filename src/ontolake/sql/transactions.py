@@ -155,6 +155,8 @@ class SqlSession(SessionConnections):
                     raise
             finally:
                 self.queue.leave()
+            for table, keys, columns in transaction.loaded.values():
+                self._columns.adopt(table, transaction.version, keys, columns)
 
     def _await_batch(self) -> None:
         """Let a batch of other threads end: what it has written is not committed yet. Holding the lock, once."""

@@ -24,9 +24,10 @@ from ontolake.sql.catalog.column_files import ERASE, SavedChunk, SavedColumns, S
 from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.keyspace import vectors
 from ontolake.sql.keyspace.batches import Batch
-from ontolake.sql.keyspace.commit_log import unpacked
-from ontolake.sql.keyspace.vectors import Wanted
+from ontolake.sql.keyspace.commit_log import keys_within
+from ontolake.sql.keyspace.vectors import Strings, Wanted
 from ontolake.sql.keyspace.versions import KeySpan
+from ontolake.sql.types import TIMESTAMPS, Kind
 
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession
@@ -37,6 +38,11 @@ FRACTION = 4
 """Unless a size is given, a cache takes this part of the machine's memory."""
 ON_DISK = 8
 """A cache takes up to this many times as much room on disk as in memory."""
+
+_LONG = 512
+"""Bytes of rows from which on no more columns are decoded than a query needs."""
+_AS_LOADED = TIMESTAMPS | {Kind.BOOLEAN, Kind.INT64, Kind.UTF8, Kind.DATE, Kind.DECIMAL, Kind.DOUBLE}
+"""Kinds of columns whose Arrow arrays are the same before they are stored and after they are read."""
 
 Where = tuple[int, "int | None"]
 """A table, by its id, and the version at which it is read; None for the newest."""
@@ -102,6 +108,8 @@ class ColumnCache:
         self.on_disk = 0
         self.decoded = 0
         """How many rows were decoded so far, a column each: what a cache is to save."""
+        self.is_new = False
+        """Whether there may be columns that no file has."""
         self._folder = folder
         self._kept: OrderedDict[Where, _Kept] = OrderedDict()
         self._held: OrderedDict[tuple[int, Wanted], _Held] = OrderedDict()
@@ -124,8 +132,10 @@ class ColumnCache:
             chunks, found = [_Chunk(table.span)], [{}]
         jobs = [n for n, arrays in enumerate(found) if len(arrays) < len(set(wanted))]
         reader = _Reader(session, table, where[1])
-        for n, pieces in reader.read([(chunks[n], [each for each in dict.fromkeys(wanted) if each not in found[n]])
-                                      for n in jobs], jobs):  # fmt: skip
+        rest = [column.wanted for column in table.columns] if kept is not None and self.size < self.room // 2 else []
+        for n, pieces in reader.read([_job(chunks[n], [each for each in dict.fromkeys(wanted) if each not in found[n]],
+                                           rest) for n in jobs], jobs):  # fmt: skip
+            self.is_new = True
             self.decoded += sum(chunk.rows or 0 for chunk in pieces) * len(pieces[0].arrays)
             found[n] |= {each: pa.concat_arrays([piece.arrays[each] for piece in pieces]) if len(pieces) > 1
                          else pieces[0].arrays[each] for each in pieces[0].arrays}  # fmt: skip
@@ -133,6 +143,35 @@ class ColumnCache:
                 self._put(where, kept, version, chunks[n], pieces)
         arrays = [pa.chunked_array([each[one] for each in found], one.type.arrow) for one in wanted]
         return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+    def adopt(self, table: Table, version: int, keys: Strings, columns: Sequence[pa.Array]) -> None:
+        """Keep the columns of rows that a commit has loaded into an empty table, in the order of their keys."""
+        kept = [(column.wanted, array) for column, array in zip(table.columns, columns, strict=True)
+                if column.type.kind in _AS_LOADED and array.type == column.type.arrow]  # fmt: skip
+        if sum(array.nbytes for _, array in kept) > self.room // 2:
+            return
+        begins = range(0, len(keys), CHUNK)
+        edges = [table.span.start, *(keys.at(begin) for begin in begins[1:]), table.span.end]
+        chunks = []
+        for begin, span in zip(begins, map(KeySpan, edges, edges[1:]), strict=False):
+            chunk = _Chunk(span)
+            chunk.rows = min(CHUNK, len(keys) - begin)
+            chunk.arrays = {wanted: column_files.copied(array.slice(begin, CHUNK)) for wanted, array in kept}
+            chunks.append(chunk)
+        with self._lock:
+            where = (table.id, None)
+            before = self._kept.get(where)
+            if before is not None and before.version >= version:
+                return
+            self._release([] if before is None else before.chunks)
+            self._kept[where] = _Kept(version, chunks)
+            self._checked = self._checked or version
+            self.is_new = True
+            for chunk in chunks:
+                for wanted, array in chunk.arrays.items():
+                    self._hold(chunk, wanted, array.nbytes, 0)
+            if self.size > self.room:
+                self._spill()
 
     def _current(self, session: SqlSession, table: Table, where: Where, version: int) -> _Kept | None:
         """What is kept of a table, without what has changed since; None if something newer is kept."""
@@ -170,7 +209,7 @@ class ColumnCache:
             kept.version = version
             return
         for _, blob in session.log.written(kept.version, version):
-            for chunk in kept.changed(_keys_in(blob, table.span)):
+            for chunk in kept.changed(keys_within(blob, *table.span)):
                 self._release([chunk])
                 chunk.forget()
         kept.version = version
@@ -262,7 +301,7 @@ class ColumnCache:
     def save(self, session: SqlSession) -> None:
         """Keep the columns of big tables of now in files, for whoever opens the database next."""
         with self._lock:
-            if self._folder is None or session.readonly or not session.is_native or not self.decoded:
+            if self._folder is None or session.readonly or not session.is_native or not self.is_new:
                 return
             tables = [TableToSave(table, kept.version, [(chunk.span, chunk.rows, chunk.arrays, chunk.saved)
                                                         for chunk in kept.chunks])
@@ -276,9 +315,18 @@ def _is_sparse(chunks: Sequence[_Chunk]) -> bool:
     return len(known) > 16 and len(known) == len(chunks) and sum(known) < len(known) * CHUNK // 8
 
 
-def _keys_in(blob: bytes, span: KeySpan) -> list[bytes]:
-    """The keys of a commit that are in a span."""
-    return [key for key in unpacked(blob) if span.start <= key < span.end]
+class _Job(NamedTuple):
+    """Columns of a chunk to be read, and others that are worth decoding with them unless rows are long."""
+
+    chunk: _Chunk
+    wanted: list[Wanted]
+    more: list[Wanted]
+
+
+def _job(chunk: _Chunk, wanted: list[Wanted], rest: Sequence[Wanted]) -> _Job:
+    """What is to be read of a chunk. One that is read for the second time is read whole, lest there is a third."""
+    known = {*wanted, *chunk.arrays}
+    return _Job(chunk, wanted, [each for each in rest if each not in known] if chunk.arrays else [])
 
 
 class _Reader:
@@ -289,19 +337,19 @@ class _Reader:
         self._types = [column.type for column in table.all_columns]
 
     def read(
-        self, jobs: Sequence[tuple[_Chunk, list[Wanted]]], numbers: Sequence[int]
+        self, jobs: Sequence[_Job], numbers: Sequence[int]
     ) -> Iterator[tuple[int, list[_Chunk]]]:
         """The number of each job, and the chunk with its columns: several if it has become too large."""
         if not jobs:
             return
         with ThreadPoolExecutor(1, "sql-columns") as pool:
             waiting: Future[list[tuple[KeySpan, list[Batch]]]] | None = None
-            for place, (_, wanted) in enumerate(jobs):
-                fetched = self._fetch(*jobs[place]) if waiting is None else waiting.result()
-                waiting = pool.submit(self._fetch, *jobs[place + 1]) if place + 1 < len(jobs) else None
-                yield numbers[place], [self._decoded(span, batches, wanted) for span, batches in fetched]
+            for place, job in enumerate(jobs):
+                fetched = self._fetch(job.chunk) if waiting is None else waiting.result()
+                waiting = pool.submit(self._fetch, jobs[place + 1].chunk) if place + 1 < len(jobs) else None
+                yield numbers[place], [self._decoded(span, batches, job) for span, batches in fetched]
 
-    def _fetch(self, chunk: _Chunk, wanted: Sequence[Wanted]) -> list[tuple[KeySpan, list[Batch]]]:
+    def _fetch(self, chunk: _Chunk) -> list[tuple[KeySpan, list[Batch]]]:
         """The stored rows of a chunk; with their keys where they come in another order than that of keys."""
         keyspace, spans = self._session.keyspace, [chunk.span]
         unordered = self._at is not None or not keyspace.is_ordered()
@@ -311,9 +359,12 @@ class _Reader:
                 spans.append(KeySpan(spans[-1].end, chunk.span.end))
         return [(span, list(keyspace.scan(span, self._at, keys=unordered))) for span in spans]
 
-    def _decoded(self, span: KeySpan, batches: Sequence[Batch], wanted: Sequence[Wanted]) -> _Chunk:
+    def _decoded(self, span: KeySpan, batches: Sequence[Batch], job: _Job) -> _Chunk:
         found = _Chunk(span)
         found.rows = sum(len(batch.values) for batch in batches)
+        wanted = job.wanted
+        if sum(int(batch.values.offsets[-1]) for batch in batches) < found.rows * _LONG:
+            wanted = [*wanted, *job.more]
         decoded = [vectors.decode_rows(batch.values, wanted, self._types) for batch in batches]
         order = _key_order(batches)
         for n, each in enumerate(wanted):

@@ -63,6 +63,11 @@ def mapped(arrays: Sequence[pa.Array], folder: Path | None) -> list[pa.Array] | 
     return None
 
 
+def copied(array: pa.Array) -> pa.Array:
+    """The same array in memory of its own: whoever has given it may change it or keep what it is a part of."""
+    return _array(_message(array), array.type)
+
+
 def _message(array: pa.Array) -> pa.Buffer:
     return pa.RecordBatch.from_arrays([array], names=["c"]).serialize()
 

@@ -8,13 +8,18 @@ from typing import Any
 
 import apsw
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ontolake.errors import Corruption
 from ontolake.sql.keyspace.layout import MERGED_INDEX, index_merges, is_described
 from ontolake.sql.keyspace.levels import LINE_MERGED_INDEX, MAIN_LEVELS, Level
-from ontolake.sql.keyspace.vectors import Strings
+from ontolake.sql.keyspace.vectors import Strings, as_arrow, offsets_of
 
 _COLUMNS = "version, time, statement, author, message, metadata, merged_branch, merged_version, keys"
+
+_SHORT = 4096
+"""Bytes of keys below which they are looked at one by one."""
 
 
 class BranchLog:
@@ -116,9 +121,22 @@ def unpacked(blob: bytes) -> list[bytes]:
     count = int.from_bytes(blob[:4], "big")
     if count == 1 and len(blob) == 8 + int.from_bytes(blob[4:8], "big"):
         return [blob[8:]]
+    return sorted(set(_strings(blob, count).to_list()))
+
+
+def keys_within(blob: bytes, start: bytes, end: bytes) -> list[bytes]:
+    """The keys that a commit wrote in a span. Raises `Corruption`."""
+    if len(blob) < _SHORT:
+        return [key for key in unpacked(blob) if start <= key < end]
+    found = as_arrow(_strings(blob, int.from_bytes(blob[:4], "big")))
+    within = pc.and_(pc.greater_equal(found, pa.scalar(start, found.type)), pc.less(found, pa.scalar(end, found.type)))
+    keys: list[bytes] = found.filter(within).to_pylist()
+    return keys
+
+
+def _strings(blob: bytes, count: int) -> Strings:
     body = 4 + 4 * count
-    lengths = np.frombuffer(blob, ">u4", count, 4) if len(blob) >= body else None
+    lengths = np.frombuffer(blob, ">u4", count, 4).astype(np.int64) if len(blob) >= body else None
     if lengths is None or int(lengths.sum()) != len(blob) - body:
         raise Corruption("the keys of a commit cannot be read")
-    ends = np.cumsum(lengths).tolist()
-    return sorted({blob[body + end - size : body + end] for end, size in zip(ends, lengths.tolist(), strict=True)})
+    return Strings(np.frombuffer(blob, np.uint8, offset=body), offsets_of(lengths))

@@ -483,8 +483,8 @@ class Keyspace:
     def put(self, version: int, entries: Sequence[tuple[bytes, bytes]]) -> None:
         """Put keys that are there now: what stood there becomes the past, unless this transaction wrote it."""
         if not self.is_branch and len(entries) > _MANY:
-            self.put_strings(version, Strings.of([key for key, _ in entries]),
-                             Strings.of([value for _, value in entries]))
+            self._put_strings(version, Strings.of([key for key, _ in entries]),
+                              Strings.of([value for _, value in entries]))
             return
         self._supersede(version, [key for key, _ in entries])
         self.connection.executemany(self._replace, [(key, version, value) for key, value in entries])
@@ -493,7 +493,10 @@ class Keyspace:
         """Put many keys, as `put` does."""
         if self.is_branch:
             self.put(version, list(zip(wanted.to_list(), values.to_list(), strict=True)))
-            return
+        else:
+            self._put_strings(version, wanted, values)
+
+    def _put_strings(self, version: int, wanted: Strings, values: Strings) -> None:
         mass_writes.supersede(self, version, StoredKeys.of(self.connection, wanted))
         mass_writes.write(self.connection, "INSERT OR REPLACE", version, wanted, values)
 

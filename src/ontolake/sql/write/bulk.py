@@ -24,6 +24,9 @@ from ontolake.sql.write.sequences import Numbers
 if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession, SqlTransaction
 
+_KEPT = 8192
+"""Rows from which on the columns of a first load are kept for queries: fewer are quickly read."""
+
 
 def load(
     session: SqlSession, transaction: SqlTransaction, table: Table,
@@ -44,6 +47,7 @@ def load_rows(session: SqlSession, transaction: SqlTransaction, rows: Rows) -> i
         return len(rows)
     rows.complete().check()
     found, rows = _sorted(checked_strings(table, rows.key_strings()), rows)
+    is_first = not session.keyspace.estimate(table.span, 1)
     _insert(session, transaction, rows, found)
     faults.reach("sql: rows written")
     transaction.touch(found)
@@ -51,6 +55,10 @@ def load_rows(session: SqlSession, transaction: SqlTransaction, rows: Rows) -> i
         _load_index(session, transaction, rows, index)
         faults.reach("sql: index written")
     transaction.refer(table, None, rows)
+    if is_first and len(rows) >= _KEPT:
+        transaction.loaded[table.id] = (table, found, rows.columns)
+    else:
+        transaction.loaded.pop(table.id, None)
     return len(rows)
 
 
