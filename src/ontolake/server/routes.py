@@ -49,6 +49,8 @@ class Call:
     body: Any = None
     """An instance of the route's `body`; None for a route that reads `request.stream()` itself."""
     served: ServedStore | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What `touches` worked out, for the handler."""
 
     @property
     def store(self) -> ServedStore:

@@ -116,7 +116,7 @@ class Database(VersionedTables):
         self._on_error = options.on_error
         self.defaults = options.settings
         """What settings are at first."""
-        self._running = RunningStatements()
+        self.running = RunningStatements()
         super().__init__(url, branch, self._opened(url, branch, takeover=takeover))
         self.database = database
         self._path: tuple[str, ...] = (schema,)
@@ -276,7 +276,7 @@ class Database(VersionedTables):
     def cancel(self, thread: int | None = None) -> int:
         """Cancel the statements that other threads are running here, or the one of a thread, by its ident. They raise
         `SqlError` (57014) and are undone. Returns how many there were, when they have ended."""
-        return self._running.cancel(thread)
+        return self.running.cancel(thread)
 
     @property
     def in_transaction(self) -> bool:
@@ -291,9 +291,9 @@ class Database(VersionedTables):
             found = self._point(sessions.first, statement.prepared, params)
             if found is not None:
                 return found
-        if not self._running.is_running():
+        if not self.running.is_running():
             settings = self._commands.settings
-            with self._running.run(settings.seconds("statement_timeout"), settings.seconds("lock_timeout")):
+            with self.running.run(settings.seconds("statement_timeout"), settings.seconds("lock_timeout")):
                 return self._in_turn(statement, params, as_of)
         return self._in_turn(statement, params, as_of)
 

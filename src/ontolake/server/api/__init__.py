@@ -1,6 +1,6 @@
 """The routes of the HTTP API, one module a subject.
 
-`blobs`, `branches`, `commits`, `documents`, `health`, `merges`, `rows_past`, `stores`.
+`blobs`, `branches`, `commits`, `documents`, `health`, `merges`, `rows_past`, `sql`, `stores`.
 """
 
 from ontolake.server.api import (
@@ -11,6 +11,7 @@ from ontolake.server.api import (
     health,
     merges,
     rows_past,
+    sql,
     stores,
 )
 
@@ -22,5 +23,6 @@ __all__ = [
     "health",
     "merges",
     "rows_past",
+    "sql",
     "stores",
 ]

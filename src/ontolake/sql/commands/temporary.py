@@ -52,14 +52,14 @@ class TemporaryTables:
 
     def takes(self, statement: ParsedStatement) -> bool:
         """Whether a statement makes a temporary table or names one."""
-        if statement.kind == "create" and _is_temporary(statement.tree):
+        if statement.kind == "create" and is_temporary(statement.tree):
             return True
         return self._own is not None and self._names_own(statement)
 
     def run(self, statement: ParsedStatement, params: Parameters, *, past: bool) -> Result:
         """Run such a statement. Raises `SqlError`."""
         tree = statement.tree
-        if statement.kind == "create" and isinstance(tree, exp.Create) and _is_temporary(tree):
+        if statement.kind == "create" and isinstance(tree, exp.Create) and is_temporary(tree):
             return self._create(statement, tree, params)
         if tree is None or statement.kind not in _RUN:
             raise UnsupportedError(f"{statement.kind.upper()} is not supported with a temporary table",
@@ -259,7 +259,7 @@ class TemporaryTables:
         return any(self._is_own(node) and not _is_made(node) for node in tree.find_all(exp.Table))
 
 
-def _is_temporary(tree: exp.Expr | None) -> bool:
+def is_temporary(tree: exp.Expr | None) -> bool:
     """Whether a statement makes something temporary."""
     if not isinstance(tree, exp.Create) or str(tree.kind).upper() == "VIEW":
         return False

@@ -1,0 +1,116 @@
+"""SQL statements as a server takes them: what each one touches, and which ones no request may send.
+
+A request is one transaction and keeps nothing behind it, so what would outlive it (SET, PREPARE, cursors, temporary
+tables, BEGIN) is refused, and so is whatever reads or writes files of the server (COPY).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from ontolake.errors import OntolakeError
+from ontolake.server.handles import ServedStore
+from ontolake.server.rights import TokenScope, Touch
+from ontolake.sql.commands.temporary import is_temporary
+from ontolake.sql.errors import UnsupportedError
+from ontolake.sql.history.conflict_table import is_target
+from ontolake.sql.history.table_functions import value_of
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound
+from ontolake.sql.write.sequences import calls_in
+
+READING = frozenset({"select", "explain", "show", "upkeep"})
+"""Statements that read, unless something in them writes."""
+_WRITING = frozenset({"insert", "update", "delete", "truncate", "merge", "chain", "create", "drop", "alter", "define"})
+_MARKS = frozenset({"savepoint", "rollback to", "release"})
+_REFUSED = {
+    "copy": "COPY would use files of the server; write rows with POST …/rows, and read them in the format you accept",
+    "use": "name tables with their database", "set": "send timeout with the request",
+    "begin": "a request is one transaction", "begin read only": "a request is one transaction",
+    "commit": "a request is one transaction", "rollback": "a request is one transaction",
+}  # fmt: skip
+_OUTLIVES = "nothing outlives a request"
+_HISTORY_OF_ALL = frozenset({"onto_branches", "onto_tags"})
+
+
+class StatementUse:
+    """What the statements of a request do: `touches`, and whether they write."""
+
+    def __init__(self, store: ServedStore, statements: Sequence[ParsedStatement], params: Parameters,
+                 branch: str) -> None:
+        """Raises `UnsupportedError` for a statement that is not taken."""
+        self._store, self._params, self._branch = store, params, branch
+        self.touches: list[Touch] = [Touch(TokenScope.READ, branch)]
+        for statement in statements:
+            self._add(statement, alone=len(statements) == 1)
+
+    @property
+    def writes(self) -> bool:
+        return any(touch.scope > TokenScope.READ for touch in self.touches)
+
+    def _add(self, statement: ParsedStatement, *, alone: bool) -> None:
+        kind, tree = statement.kind, statement.tree
+        if kind == "call":
+            assert tree is not None
+            self.touches += self._called(statement.names[0], tree)
+        elif kind == "explain":
+            assert statement.inner is not None
+            self._add(statement.inner, alone=alone)
+        elif kind in _WRITING and not is_temporary(tree):
+            conflicts = isinstance(tree, exp.Update) and is_target(tree)
+            self.touches.append(Touch(TokenScope.MERGE if conflicts else TokenScope.WRITE, self._branch))
+        elif kind not in READING and not (kind in _MARKS and not alone):
+            what = "a temporary table" if kind in _WRITING else kind.upper()
+            raise UnsupportedError(f"{what} is not taken in a request", position=statement.position(0),
+                                   hint=_REFUSED.get(kind, _OUTLIVES))
+        if tree is not None and kind != "call":
+            self.touches += self._history(tree)
+            if tree.find(exp.DML) is not None or calls_in(tree):
+                self.touches.append(Touch(TokenScope.WRITE, self._branch))
+
+    def _called(self, name: str, tree: exp.Expr) -> Iterator[Touch]:
+        """What a procedure touches."""
+        function = tree.find(exp.Anonymous)
+        first = self._value(function.expressions[0]) if function is not None and function.expressions else None
+        named = first if isinstance(first, str) else None
+        if name == "onto_checkout":
+            raise UnsupportedError("CALL onto_checkout is not taken in a request", hint="send branch with the request")
+        if name == "onto_merge":
+            yield Touch(TokenScope.MERGE, self._branch)
+            yield Touch(TokenScope.READ, None if named is None else self._store.branch_of(named))
+        elif name == "onto_branch":
+            yield Touch(TokenScope.WRITE, named)
+        else:
+            yield Touch(TokenScope.WRITE, self._branch)
+            if name != "onto_tag":
+                yield Touch(TokenScope.READ, self._of_ref(first))
+
+    def _history(self, tree: exp.Expr) -> Iterator[Touch]:
+        """What functions of history read of other branches."""
+        for table in tree.find_all(exp.Table):
+            if not isinstance(table.this, exp.Anonymous):
+                continue
+            name, arguments = str(table.this.this).lower(), table.this.expressions
+            if name in _HISTORY_OF_ALL:
+                yield Touch(TokenScope.READ, None)
+            elif name == "onto_diff":
+                yield from (Touch(TokenScope.READ, self._of_ref(self._value(one))) for one in arguments[:2])
+            elif name == "onto_log" and arguments:
+                yield Touch(TokenScope.READ, self._of_ref(self._value(arguments[0])))
+            elif name == "onto_blame" and len(arguments) > 2:
+                yield Touch(TokenScope.READ, self._of_ref(self._value(arguments[2])))
+
+    def _of_ref(self, ref: Any) -> str | None:
+        """The branch that a reference reads; None, for all, if only a run could tell."""
+        try:
+            return self._store.branch_of(ref) if isinstance(ref, str) else None
+        except OntolakeError:
+            return None
+
+    def _value(self, node: exp.Expr) -> Any:
+        try:
+            return value_of(bound(node, self._params))
+        except (OntolakeError, LookupError, TypeError):
+            return None
