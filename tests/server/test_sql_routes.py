@@ -187,7 +187,8 @@ def test_a_token_for_some_branches_reads_no_other_through_history(shared: Served
 
 
 @pytest.mark.parametrize(("body", "status", "named"), [
-    ({"sql": ""}, 400, "no statement"), ({"sql": "SELEC 1"}, 400, ""), ({"sql": "SELECT * FROM nowhere"}, 404, "nowhere"),
+    ({"sql": ""}, 400, "no statement"), ({"sql": "SELEC 1"}, 400, ""),
+    ({"sql": "SELECT * FROM nowhere"}, 404, "nowhere"),
     ({"sql": "SELECT 1", "limit": -1}, 422, "limit"), ({"sql": "SELECT 1", "timeout": 0}, 422, "timeout"),
     ({"sql": "SELECT 1", "timeout": 1e9}, 422, "timeout"), ({"sql": "SELECT $1"}, 422, "parameter"),
     ({"sql": "SELECT 1; SELECT $1", "params": [1]}, 400, "share"), ({"sql": "SELECT 1", "what": 1}, 422, "what"),

@@ -15,6 +15,7 @@ from starlette.responses import StreamingResponse
 
 from ontolake.history import wire
 from ontolake.server import formats
+from ontolake.server.answers import sent_value
 from ontolake.server.models import check_model
 from ontolake.server.problems import RefusedError
 from ontolake.server.rights import ForbiddenError, TokenScope, Touch
@@ -144,10 +145,8 @@ def _key(call: Call) -> tuple[int, str, str]:
 
 def _parameters(call: Call) -> list[Any] | dict[str, Any]:
     """The parameters, decoded where the client sends tags."""
-    params: Any = call.body.params
-    if wire.MEDIA_TYPE in call.request.headers.get("content-type", ""):
-        params = wire.decode(params)
-    return params  # type: ignore[no-any-return]
+    params: list[Any] | dict[str, Any] = sent_value(call, call.body.params)
+    return params
 
 
 def _touches(call: Call) -> list[Touch]:
