@@ -18,7 +18,7 @@ import msgspec
 import urllib3
 from urllib3.util import Timeout
 
-from ontolake.server.app import StoreServer
+from ontolake.server.app import ServerOptions, StoreServer
 from ontolake.server.handles import ServedStores
 from ontolake.server.listener import Listener
 from ontolake.server.rights import Principal, TokenScope
@@ -67,13 +67,16 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def serving(stores: Mapping[str, str], principals: tuple[Principal, ...] = ()) -> Iterator[Served]:
+def serving(
+    stores: Mapping[str, str], principals: tuple[Principal, ...] = (), options: ServerOptions | None = None
+) -> Iterator[Served]:
     """A server of the stores at URLs, by the names that it serves them under."""
     everyone = {f"{one.name}-secret": one for one in (*PRINCIPALS, *principals)}
     served = ServedStores(stores)
-    server = StoreServer(served, everyone.get)
+    server = StoreServer(served, everyone.get, options)
+    listener = Listener(server.app(), limits=server.limits, closing=server.closing)
     try:
-        with Listener(server.app()).running() as url, urllib3.PoolManager(maxsize=64) as pool:
+        with listener.running() as url, urllib3.PoolManager(maxsize=64) as pool:
             yield Served(url, {one.name: secret for secret, one in everyone.items()}, server, pool)
     finally:
         served.close()

@@ -6,7 +6,7 @@ One module a group of commands, called like it: `graph`, `docs`, `sql`, `storage
 `storage_sql`), `query`, `events`, `schema`, `spark`, `pipeline`. Of any store: `info`, `log`, `diff`, `branch`, `tag`,
 `merge` with its relatives, `rows` (blame, erase), `copy`, and `verbs` (export, verify, gc). Of typed stores: `admin`
 (init, migrate), `commits`, `transfer` (import, export), `upkeep` (compact, index, convert). `conformance` runs suites,
-`version` names versions; `common/` has what commands share.
+`version` names versions; `serve` and `token` are for servers; `common/` has what commands share.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ from ontolake.cli.pipeline import app as pipeline
 from ontolake.cli.query import app as query
 from ontolake.cli.rows import blame, erase
 from ontolake.cli.schema import app as schema
+from ontolake.cli.serve import serve
 from ontolake.cli.spark import app as spark
 from ontolake.cli.sql import sql
 from ontolake.cli.storage import app as storage
 from ontolake.cli.tag import app as tag
+from ontolake.cli.token import app as token
 from ontolake.cli.transfer import import_lines
 from ontolake.cli.upkeep import compact, convert
 from ontolake.cli.upkeep import index as object_index
@@ -90,6 +92,8 @@ app.add_typer(pipeline, name="pipeline")
 app.add_typer(spark, name="spark")
 app.add_typer(graph, name="graph")
 app.command("sql")(sql)
+app.command("serve")(serve)
+app.add_typer(token, name="token")
 
 # A wrong option or argument, from whichever click typer brings along.
 _Usage: type[Exception] = typer.BadParameter.__mro__[2]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pkgutil
 import platform
-import re
 from typing import Annotated
 
 import typer
@@ -28,23 +26,15 @@ def show_version(
 
 def version(json: Json = False) -> None:
     """Versions of Ontolake, of the storage seam, of the page format and of Python."""
-    out = Out(json)
+    from ontolake.server.versions import stored_versions
+
+    out, stored = Out(json), stored_versions()
     facts = {
         "ontolake": __version__,
-        "storage_trait": _constant("storage/protocol.py", "STORAGE_TRAIT_VERSION"),
-        "page_format": _constant("storage/medium.py", "FORMAT_VERSION"),
-        "internal_schema": _constant("graph/commit/manifest.py", "INTERNAL_SCHEMA_VERSION"),
+        **{name: stored[name] for name in ("storage_trait", "page_format", "internal_schema")},
         "python": platform.python_version(),
     }
     if json:
         out.document(facts)
     else:
         out.facts({titled(name): value for name, value in facts.items()})
-
-
-def _constant(module: str, name: str) -> int:
-    """A number that a module defines, read from its source: importing the seam for it would take most of the time."""
-    source = (pkgutil.get_data("ontolake", module) or b"").decode()
-    found = re.search(rf"^{name} = (\d+)$", source, re.MULTILINE)
-    assert found is not None, f"{module} defines no {name}"
-    return int(found[1])

@@ -2,8 +2,8 @@
 
 `store` says what an object store offers; `directory`, `memory` and `remote` do, the last through a provider of
 `providers/`, with `credentials` and `variables` of the environment, and `responses` for what servers refuse. `cas`
-decides what a lost response meant. Rules of all: `keys`, `listing`, `ranges`, `links`. `testing/` has stores and
-servers for tests.
+decides what a lost response meant. Rules of all: `keys`, `listing`, `ranges`, `links`; `requests` counts. `testing/`
+has stores and servers for tests.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from ontolake.objects.keys import check, check_prefix, check_range
 from ontolake.objects.listing import in_key_order, start_after
 from ontolake.objects.providers import provider_of
 from ontolake.objects.ranges import Fetch, read_ranges
+from ontolake.objects.requests import REQUESTS
 from ontolake.objects.responses import RangeBeyondEnd, explain
 from ontolake.objects.store import Object, ObjectInfo, Range
 from ontolake.urls import Location
@@ -62,7 +63,7 @@ class RemoteStore:
             result = obstore.get(self._client(), full)
             return Object(bytes(result.bytes()), self._tag(result.meta))
 
-        return self._ask(key, request)
+        return self._ask(key, "get", request)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         check_range(start, length)
@@ -70,7 +71,8 @@ class RemoteStore:
         # HTTP has no empty range; one byte says as well whether the object is there.
         wanted = max(length, 1)
         try:
-            data = self._ask(key, lambda: bytes(obstore.get_range(self._client(), full, start=start, length=wanted)))
+            data = self._ask(key, "get", lambda: bytes(
+                obstore.get_range(self._client(), full, start=start, length=wanted)))
         except RangeBeyondEnd:
             return b""
         return data[:length]
@@ -138,28 +140,28 @@ class RemoteStore:
         full = self._full(key)
         faults.reach(f"remote: before put {key}")
         # In one request: a write in parts could neither be conditional nor be left half done unseen.
-        tag = self._ask(key, lambda: self._tag(obstore.put(client, full, data, mode=mode, use_multipart=False)))
+        tag = self._ask(key, "put", lambda: self._tag(obstore.put(client, full, data, mode=mode, use_multipart=False)))
         faults.reach(f"remote: after put {key}")
         return tag
 
     def _delete_many(self, what: str, full: Sequence[str]) -> bool:
         """Whether all are gone. Not if a provider gave up at one that is not there: the others may be left."""
         try:
-            self._ask(what, lambda: obstore.delete(self._client(), full))
+            self._ask(what, "delete", lambda: obstore.delete(self._client(), full))
         except NotFound:
             return len(full) == 1
         return True
 
     def _delete_one(self, full: str) -> None:
-        self._ask(full, lambda: obstore.delete(self._client(), full))
+        self._ask(full, "delete", lambda: obstore.delete(self._client(), full))
 
     def _list_requests(self, base: str, start: str | None) -> Iterator[ObjectInfo]:
         def chunks() -> Iterator[Any]:
             folder = base.rstrip("/") or None
             iterator = self._ask(
-                base, lambda: iter(obstore.list(self._client(), prefix=folder, offset=start, chunk_size=1000))
+                base, "", lambda: iter(obstore.list(self._client(), prefix=folder, offset=start, chunk_size=1000))
             )
-            while (chunk := self._ask(base, lambda: next(iterator, None))) is not None:
+            while (chunk := self._ask(base, "list", lambda: next(iterator, None))) is not None:
                 yield chunk
 
         for chunk in chunks():
@@ -181,8 +183,10 @@ class RemoteStore:
         except StorageError as error:
             return error
 
-    def _ask(self, key: str, request: Callable[[], T]) -> T:
-        """The answer to `request`, or our error for what obstore raises."""
+    def _ask(self, key: str, operation: str, request: Callable[[], T]) -> T:
+        """The answer to `request`, or our error for what obstore raises. It is counted, unless `operation` is empty."""
+        if operation:
+            REQUESTS.add(operation)
         try:
             return request()
         except StorageError:

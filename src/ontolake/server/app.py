@@ -2,86 +2,211 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import anyio
 import msgspec
 from anyio import to_thread
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.routing import Route as StarletteRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
 
+from ontolake.errors import OntolakeError
 from ontolake.history import wire
-from ontolake.server import api
+from ontolake.server import api, telemetry
+from ontolake.server.audit import AuditLog
+from ontolake.server.exchanges import Exchange, Exchanges
 from ontolake.server.handles import ServedStores
+from ontolake.server.limits import Limits, Slots
+from ontolake.server.metrics import Metrics
+from ontolake.server.origins import Origins
 from ontolake.server.problems import MEDIA_TYPE, RefusedError, problem_of
-from ontolake.server.rights import Principal, TokenScope, check
-from ontolake.server.routes import ROUTES, Call, Reply, Route
+from ontolake.server.rights import NOBODY, Principal, check, check_store
+from ontolake.server.routes import EXCHANGE, ROUTES, SOCKETS, Call, Reply, Route
+from ontolake.server.tokens import TokenFile
 
 Authenticate = Callable[[str], Principal | None]
 """Finds who has a token; None for an unknown, expired or revoked one."""
 
-NOBODY = Principal("", TokenScope.READ, (), ())
-"""Who asks for what needs no token."""
+BEARER_PROTOCOL = "ontolake.bearer."
+"""A subprotocol of a WebSocket that begins so has the token behind it, for browsers, which send no other headers."""
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """What a server may be configured with."""
+
+    limits: Limits = field(default_factory=Limits)
+    origins: Iterable[str] = ()
+    """The origins whose pages may use it."""
+    audit: AuditLog | None = None
+    tokens: TokenFile | None = None
+    """The tokens that administrators manage over HTTP."""
 
 
 class StoreServer:
-    """What all requests share: the stores and who may ask."""
+    """What all requests share: the stores, who may ask, limits and counters."""
 
-    def __init__(self, stores: ServedStores, authenticate: Authenticate) -> None:
+    def __init__(self, stores: ServedStores, authenticate: Authenticate, options: ServerOptions | None = None) -> None:
+        options = ServerOptions() if options is None else options
         self.stores = stores
         self.authenticate = authenticate
+        self.limits = options.limits
+        self.origins = Origins(options.origins)
+        self.audit = options.audit
+        self.tokens = options.tokens
+        self.metrics = Metrics(stores)
+        self.closing = asyncio.Event()
+        """Set when the server ends: whoever follows something stops then."""
+        self.slots = Slots(self.limits)
+        self._readers = anyio.CapacityLimiter(self.limits.readers)
+        self._writers = anyio.CapacityLimiter(self.limits.writers)
         assert api  # importing it declares the routes
 
-    def app(self) -> Starlette:
+    def app(self) -> ASGIApp:
         """The ASGI application."""
-        routes = [StarletteRoute(one.address, partial(self._answer, one), methods=[one.method]) for one in ROUTES]
-        return Starlette(routes=routes)
+        routes: list[BaseRoute] = [
+            StarletteRoute(one.address, partial(self._answer, one), methods=[one.method]) for one in ROUTES]
+        routes += [WebSocketRoute(one.address, partial(self._talk, one)) for one in SOCKETS]
+        inner = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+        inner.router.redirect_slashes = False
+        return Exchanges(self, inner)
+
+    async def run(self, function: Callable[..., Any], *arguments: Any, changes: bool = False) -> Any:
+        """The result of a function that may block, from a thread. Those that change something have threads of their
+        own, so that no number of them keeps readers waiting."""
+        limiter = self._writers if changes else self._readers
+        return await to_thread.run_sync(function, *arguments, limiter=limiter)
 
     async def _answer(self, route: Route, request: Request) -> Response:
-        request_id = request.headers.get("x-request-id") or uuid.uuid4().hex
-        try:
-            call = await self._call(route, request)
-            if inspect.iscoroutinefunction(route.handler):
-                value = await route.handler(call)
-            else:
-                value = await to_thread.run_sync(route.handler, call)
-            response = _response(value)
-        except Exception as error:
-            tagged = wire.MEDIA_TYPE in request.headers.get("accept", "")
-            problem = problem_of(error, request_id, tagged=tagged)
-            response = Response(msgspec.json.encode(problem), problem.status, media_type=MEDIA_TYPE,
-                                headers=error.headers if isinstance(error, RefusedError) else None)
-        response.headers["x-request-id"] = request_id
+        exchange: Exchange = request.scope[EXCHANGE]
+        exchange.route = route
+        exchange.store = request.path_params.get("store")
+        table = request.query_params.get("table")
+        with telemetry.spanned(route.name, request.headers, exchange.store, table) as span:
+            try:
+                response = _response(await self._handled(route, request, exchange))
+            except Exception as error:
+                response = _failed(error, exchange, request.headers.get("accept", ""))
+            telemetry.note_result(span, response.status_code, exchange.problem)
         return response
 
-    async def _call(self, route: Route, request: Request) -> Call:
-        """Everything that is checked before a handler runs. Raises `RefusedError`, `ForbiddenError`, `Invalid`."""
+    async def _handled(self, route: Route, request: Request, exchange: Exchange) -> Any:
+        call = await self._call(route, request, exchange)
+        if inspect.iscoroutinefunction(route.handler):
+            await self._check_touches(route, call)
+            return await route.handler(call)
+        if route.changes:  # no time limit: what may be committed by now is waited for
+            return await self.run(_checked, route, call, changes=True)
+        try:
+            with anyio.fail_after(self.limits.seconds):
+                return await to_thread.run_sync(_checked, route, call, limiter=self._readers, abandon_on_cancel=True)
+        except TimeoutError:
+            raise RefusedError(503, f"this takes longer than {self.limits.seconds:g} seconds",
+                               hint="ask for less at a time", headers={"retry-after": "5"}) from None
+
+    async def _check_touches(self, route: Route, call: Call) -> None:
+        await self.run(_check_touches, route.touches, call)
+
+    async def _call(self, route: Route, request: Request, exchange: Exchange) -> Call:
+        """Everything that is checked before a handler runs, but for what it touches. Raises `RefusedError`,
+        `ForbiddenError`."""
+        if route.changes:
+            self.origins.check(exchange.headers, exchange.scheme)
         principal = NOBODY if route.open else self._principal(request)
-        path: Mapping[str, str] = request.path_params
-        call = Call(self, request, principal, path)
-        if "store" in path:
-            call.served = self.stores.get(path["store"])
+        exchange.principal = principal
+        exchange.give_back = self.slots.take(principal.name)
+        exchange.body.check(self.limits.stream if route.streams else self.limits.body)
+        call = self._addressed(request, principal)
         if route.query is not None:
             call.query = _decoded(partial(msgspec.convert, dict(request.query_params), route.query, strict=False))
         if route.body is not None:
             call.body = _decoded(partial(msgspec.json.decode, await request.body(), type=route.body))
-        for touch in await to_thread.run_sync(lambda: list(route.touches(call))):
-            check(principal, path.get("store"), touch)
         return call
 
-    def _principal(self, request: Request) -> Principal:
+    def _addressed(self, connection: HTTPConnection, principal: Principal) -> Call:
+        """A call for the store in the path. Whoever has no right to it does not learn whether it is there."""
+        path: Mapping[str, str] = connection.path_params
+        call = Call(self, connection, principal, path)
+        if "store" in path:
+            check_store(principal, path["store"])
+            call.served = self.stores.get(path["store"])
+        return call
+
+    def _principal(self, connection: HTTPConnection) -> Principal:
         """Who has the token of a request. Raises `RefusedError` with 401."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        principal = self.authenticate(token.strip()) if scheme.lower() == "bearer" and token else None
+        principal = self.identify(connection)
         if principal is None:
             raise RefusedError(401, "this needs a valid token", hint="send Authorization: Bearer TOKEN",
                                headers={"www-authenticate": 'Bearer realm="ontolake"'})
         return principal
+
+    def identify(self, connection: HTTPConnection) -> Principal | None:
+        """Who has the token of a request; None without a valid one."""
+        scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" and connection.scope["type"] == "websocket":
+            offered = (one.strip() for one in connection.headers.get("sec-websocket-protocol", "").split(","))
+            scheme, token = "bearer", next((one.removeprefix(BEARER_PROTOCOL) for one in offered
+                                            if one.startswith(BEARER_PROTOCOL)), "")  # fmt: skip
+        return self.authenticate(token.strip()) if scheme.lower() == "bearer" and token else None
+
+    async def _talk(self, route: Route, socket: WebSocket) -> None:
+        """Serve a WebSocket. One that is refused is answered with the status and the problem that HTTP would have."""
+        exchange: Exchange = socket.scope[EXCHANGE]
+        exchange.route = route
+        exchange.store = socket.path_params.get("store")
+        try:
+            exchange.principal = self._principal(socket)
+            call = self._addressed(socket, exchange.principal)
+            if route.query is not None:
+                call.query = _decoded(partial(msgspec.convert, dict(socket.query_params), route.query, strict=False))
+            await self._check_touches(route, call)
+        except Exception as error:
+            response = _failed(error, exchange, "")
+            exchange.status = response.status_code
+            await socket.send_denial_response(response)
+            return
+        with telemetry.spanned(route.name, socket.headers, exchange.store, None):
+            await route.handler(call)
+
+
+def _checked(route: Route, call: Call) -> Any:
+    _check_touches(route.touches, call)
+    return route.handler(call)
+
+
+def _check_touches(touches: Callable[[Call], Iterable[Any]], call: Call) -> None:
+    for touch in touches(call):
+        check(call.principal, call.path.get("store"), touch)
+
+
+def _failed(error: Exception, exchange: Exchange, accept: str) -> Response:
+    problem = problem_of(error, exchange.request_id, tagged=wire.MEDIA_TYPE in accept)
+    exchange.problem = problem.type
+    if problem.status >= 500 and not isinstance(error, OntolakeError):
+        telemetry.failures.error("a request failed", exc_info=error, extra={"fields": {
+            "request_id": exchange.request_id, "operation": exchange.operation}})  # fmt: skip
+    return Response(msgspec.json.encode(problem), problem.status, media_type=MEDIA_TYPE,
+                    headers=error.headers if isinstance(error, RefusedError) else None)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """The answer to an address that is none, or to a method that it does not take."""
+    assert isinstance(error, HTTPException)
+    what = f"{request.method} is not for {request.url.path!r}" if error.status_code == 405 else \
+        f"there is nothing at {request.url.path!r}"  # fmt: skip
+    refused = RefusedError(error.status_code, what, hint="/openapi.json lists all routes", headers=error.headers)
+    return _failed(refused, request.scope[EXCHANGE], "")
 
 
 def _decoded(decode: Callable[[], Any]) -> Any:
@@ -91,6 +216,8 @@ def _decoded(decode: Callable[[], Any]) -> Any:
         raise RefusedError(422, str(error)) from error
     except msgspec.DecodeError as error:
         raise RefusedError(400, f"the body is not JSON: {error}") from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise RefusedError(400, f"the body cannot be read: {error}") from error
 
 
 def _response(value: Any) -> Response:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from ontolake import stores
-from ontolake.errors import Contended, Corruption, Fenced, NotFound, OntolakeError, StorageError
+from ontolake.errors import Corruption, Fenced, NotFound, OntolakeError, StorageError
 from ontolake.history import UnknownBranchError
 from ontolake.history.names import MAIN
 from ontolake.history.refs import Ref
@@ -246,19 +246,36 @@ class ServedStore:
         """Close every handle that nobody uses, the others when their users are done. That gives leases back."""
         self._forget()
 
-    # the writer's place
+    def handle_count(self) -> int:
+        """How many handles are kept open."""
+        with self._lock:
+            return sum(map(len, self._kept.values()))
 
-    def writer_elsewhere(self) -> str | None:
-        """What says which other process writes to the store; None if this one could."""
+    def cached(self) -> tuple[int, int]:
+        """The bytes of columns that handles of SQL tables keep in memory, and the rows that they had to decode."""
+        if self.model.name != stores.SQL.name:
+            return 0, 0
+        with self._lock:
+            caches = {id(one): one for kept in self._kept.values() for handle in kept
+                      for one in [handle.store.session.columns]}
+        return sum(one.size for one in caches.values()), sum(one.decoded for one in caches.values())
+
+    # who writes
+
+    def state(self) -> tuple[bool, bool, str | None]:
+        """Whether it can be read, whether it can be written to, and what is in the way: who else writes, for one."""
+        try:
+            with self.reading() as store:
+                store.snapshot()
+        except StorageError as error:
+            return False, False, error.message
         if not self.writes:
-            return None
+            return True, False, None
         try:
             with self._using(_Use(True, None)):
-                return None
-        except Contended as contended:
-            return contended.message
-        except StorageError as error:
-            return error.message
+                return True, True, None
+        except StorageError as error:  # `Contended` says who writes
+            return True, False, error.message
 
 
 class ServedStores:

@@ -41,15 +41,27 @@ class Principal(NamedTuple):
         return any(fnmatchcase(branch, pattern) for pattern in self.branches)
 
     @property
+    def sees_all_stores(self) -> bool:
+        return "*" in self.stores
+
+    @property
     def sees_all_branches(self) -> bool:
         return "*" in self.branches
 
 
+NOBODY = Principal("", TokenScope.READ, (), ())
+"""Who asks for what needs no token."""
+
+
 class Touch(NamedTuple):
-    """What a request does to a store: the scope that it needs on a branch. `branch` None means all branches."""
+    """What a request does to a store: the scope that it needs on a branch. `branch` None means all branches.
+
+    `server` means all stores, as for the audit log.
+    """
 
     scope: TokenScope
     branch: str | None
+    server: bool = False
 
 
 class ForbiddenError(SafetyRefusal):
@@ -60,15 +72,24 @@ class ForbiddenError(SafetyRefusal):
         self.needs = needs.name.lower()
 
 
+def check_store(principal: Principal, store: str) -> None:
+    """Raise `ForbiddenError` unless `principal` may do something with a store."""
+    if not principal.sees_store(store):
+        raise ForbiddenError(f"the token {principal.name!r} is not for the store {store!r}", TokenScope.READ,
+                             hint="use a token for this store")
+
+
 def check(principal: Principal, store: str | None, touch: Touch) -> None:
     """Raise `ForbiddenError` unless `principal` may do what `touch` says. `store` None means the server itself."""
     scope = touch.scope.name.lower()
     if principal.scope < touch.scope:
         raise ForbiddenError(f"the token {principal.name!r} has no scope {scope}", touch.scope,
                              hint=f"ask an administrator for a token: onto token create --scope {scope}")
-    if store is not None and not principal.sees_store(store):
-        raise ForbiddenError(f"the token {principal.name!r} is not for the store {store!r}", touch.scope,
-                             hint="use a token for this store")
+    if store is not None:
+        check_store(principal, store)
+    if touch.server and not principal.sees_all_stores:
+        raise ForbiddenError(f"this touches the whole server, and the token {principal.name!r} is for some stores",
+                             touch.scope, hint="use a token for all stores and branches")
     if touch.branch is None and not principal.sees_all_branches:
         raise ForbiddenError(f"this touches every branch, and the token {principal.name!r} is for some", touch.scope,
                              hint="use a token for all branches")

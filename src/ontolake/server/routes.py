@@ -20,18 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 from ontolake.server.rights import Principal, TokenScope, Touch
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from starlette.requests import HTTPConnection, Request
+    from starlette.websockets import WebSocket
 
     from ontolake.server.app import StoreServer
     from ontolake.server.handles import ServedStore
 
 API = "/api/v1"
 """Where every route is, unless it is declared with `root=True`."""
+
+EXCHANGE = "ontolake.exchange"
+"""Where the exchange of a request is in its ASGI scope."""
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -41,7 +45,7 @@ class Call:
     """One request: who asks, for which store, with which input, decoded and checked."""
 
     server: StoreServer
-    request: Request
+    connection: HTTPConnection
     principal: Principal
     path: Mapping[str, str]
     query: Any = None
@@ -51,6 +55,20 @@ class Call:
     served: ServedStore | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     """What `touches` worked out, for the handler."""
+
+    @property
+    def request(self) -> Request:
+        """The request, for what is not decoded."""
+        return cast("Request", self.connection)
+
+    @property
+    def socket(self) -> WebSocket:
+        """The socket, for a handler that `socket` declares."""
+        return cast("WebSocket", self.connection)
+
+    def follow(self) -> None:
+        """Give back the slot among the requests that are answered at a time, before waiting for long."""
+        self.connection.scope[EXCHANGE].give_back()
 
     @property
     def store(self) -> ServedStore:
@@ -97,6 +115,8 @@ class Route:
     root: bool = False
     open: bool = False
     """Whether it needs no token: health and documents about the API alone."""
+    streams: bool = False
+    """Whether it reads a body piece by piece, which may then be much larger."""
     tag: str = ""
 
     @property
@@ -115,6 +135,8 @@ class Route:
 
 ROUTES: list[Route] = []
 """All declared routes; `ontolake.server.api` imports the modules that declare them."""
+SOCKETS: list[Route] = []
+"""All declared WebSockets."""
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -125,6 +147,16 @@ def route(method: Method, path: str, *, touches: Touches, changes: bool | None =
     def declare(handler: H) -> H:
         ROUTES.append(Route(method, path, handler, touches,
                             changes=method != "GET" if changes is None else changes, **rest))  # fmt: skip
+        return handler
+
+    return declare
+
+
+def socket(path: str, *, touches: Touches, **rest: Any) -> Callable[[H], H]:
+    """Declare a WebSocket: its handler is a coroutine function that accepts `call.socket` and serves it."""
+
+    def declare(handler: H) -> H:
+        SOCKETS.append(Route("GET", path, handler, touches, changes=True, **rest))
         return handler
 
     return declare
@@ -143,3 +175,13 @@ def reads_ref(call: Call) -> Iterable[Touch]:
 def administers(call: Call) -> Iterable[Touch]:
     """For routes of administrators."""
     return [Touch(TokenScope.ADMIN, None)]
+
+
+def administers_server(call: Call) -> Iterable[Touch]:
+    """For routes of administrators of the whole server: a token for some stores does not suffice."""
+    return [Touch(TokenScope.ADMIN, None, server=True)]
+
+
+def reads_server(call: Call) -> Iterable[Touch]:
+    """For routes that read what concerns all stores."""
+    return [Touch(TokenScope.READ, None, server=True)]

@@ -1,9 +1,10 @@
 """The routes of the HTTP API, one module a subject.
 
-`blobs`, `branches`, `commits`, `documents`, `health`, `merges`, `rows_past`, `sql`, `stores`.
+`administration`, `blobs`, `branches`, `commits`, `documents`, `health`, `merges`, `rows_past`, `sql`, `stores`.
 """
 
 from ontolake.server.api import (
+    administration,
     blobs,
     branches,
     commits,
@@ -16,6 +17,7 @@ from ontolake.server.api import (
 )
 
 __all__ = [
+    "administration",
     "blobs",
     "branches",
     "commits",
