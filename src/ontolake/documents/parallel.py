@@ -147,7 +147,7 @@ class DocumentsParallel:
         wanted = tuple(chosen(self.schema(table, view.mode), columns, filters, table))
         if view.mode != "latest":
             return [IdRange(self.url, self.branch, view, wanted, 0)]
-        low, high = _bounds(filters)
+        low, high = bounds(filters)
         moment = self._space.snapshot(view.commit, branch=self.branch)
         line, count = moment.widest()  # it says where to cut; every id lies in exactly one range
         parts = worth(count, parts)
@@ -229,7 +229,7 @@ def _space(url: str, *, write: bool) -> Space:
     return Space(url, space_name(url), readonly=not write, takeover=False, synchronous="FULL")
 
 
-def _bounds(filters: Sequence[Filter]) -> tuple[str, str | None]:
+def bounds(filters: Sequence[Filter]) -> tuple[str, str | None]:
     """The range of ids that filters leave."""
     low, high = "", None
     for one in filters:

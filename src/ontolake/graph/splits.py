@@ -64,12 +64,13 @@ class FragmentRows:
                 fragments=fragments, columns=list(self.columns), filter=self.filter, batch_size=BATCH,  # type: ignore[arg-type]
                 with_row_id=not self.columns, **part)  # type: ignore[arg-type]
             for batch in scanner.to_batches():
-                yield _fitted(batch, wanted)
+                yield fitted(batch, wanted)
         finally:
             place.store.close()
 
 
-def _fitted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def fitted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """A batch as `public_schema` has its columns, and only how many rows there are if none is wanted."""
     import pyarrow as pa
 
     if batch.schema.equals(wanted):

@@ -105,7 +105,7 @@ class Route:
     takes: tuple[str, ...] = ("application/json",)
     """Media types of the body, for the document."""
     answers: Mapping[int, Any] = field(default_factory=dict)
-    """By status: the type that is encoded as JSON, or media types as a tuple of text."""
+    """By status: the type that is encoded as JSON, None for no body, or types by media type, None for raw bytes."""
     forms: tuple[str, ...] = ("application/json",)
     """Media types in which types of `answers` are encoded."""
     headers: Mapping[str, str] = field(default_factory=dict)

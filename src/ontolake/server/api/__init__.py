@@ -1,6 +1,7 @@
 """The routes of the HTTP API, one module a subject.
 
-`administration`, `blobs`, `branches`, `commits`, `documents`, `health`, `merges`, `rows_past`, `sql`, `stores`.
+`administration`, `blobs`, `branches`, `commits`, `documents`, `health`, `merges`, `rows_past`, `sql`, `stores`,
+`tables`.
 """
 
 from ontolake.server.api import (
@@ -14,6 +15,7 @@ from ontolake.server.api import (
     rows_past,
     sql,
     stores,
+    tables,
 )
 
 __all__ = [
@@ -27,4 +29,5 @@ __all__ = [
     "rows_past",
     "sql",
     "stores",
+    "tables",
 ]

@@ -10,7 +10,7 @@ import msgspec
 
 from ontolake.history import Ref, UnknownCommitError
 from ontolake.server import cursors
-from ontolake.server.answers import FORMS, answer
+from ontolake.server.answers import FORMS, answer, branch_name
 from ontolake.server.rights import TokenScope, Touch
 from ontolake.server.routes import Call, route
 from ontolake.server.words import ChangePage, CommitOut, CommitPage
@@ -109,13 +109,13 @@ def change_page(call: Call, changes: Iterable[Any], told: int) -> tuple[list[Any
 def pinned(store: Any, ref: str | None, moment: Any) -> str:
     """A reference to the commit that another one names now. What is on no branch any more, such as the commit of a tag
     whose branch was deleted, goes by the name that it has."""
-    names = {one.name for one in store.branches.list()} if hasattr(store, "branches") else {moment.branch}
-    stays = ref is not None and (moment.commit == 0 or moment.branch not in names)
+    names = {branch_name(one.name) for one in store.branches.list()} if hasattr(store, "branches") else {moment.branch}
+    stays = ref is not None and (moment.commit == 0 or branch_name(moment.branch) not in names)
     return str(ref) if stays else _ref(moment)
 
 
 def _ref(moment: Any) -> str:
-    return str(Ref(moment.branch, str(moment.commit)))
+    return str(Ref(branch_name(moment.branch), str(moment.commit)))
 
 
 def _found(store: Any, ref: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ontolake.sql.catalog.records import Table
 from ontolake.sql.history.commits import key_of, row_of
 from ontolake.sql.history.table_names import full_name
 from ontolake.sql.plan import scans
@@ -37,7 +38,7 @@ class SqlSnapshot:
     def rows(self, table: str) -> Iterator[tuple[Any, dict[str, Any]]]:
         """Every row with its primary key, by key. Raises `NotFound` for a table that is not there."""
         with self._on(self.where) as session, session.reading():
-            found = self._table(session, table)
+            found = self.definition(session, table)
             batches = list(session.keyspace.scan(found.span, self.commit, keys=True))
         stored: list[tuple[bytes, bytes]] = []
         for batch in batches:
@@ -52,10 +53,15 @@ class SqlSnapshot:
     def arrow(self, table: str) -> pa.Table:
         """All rows as an Arrow table, by no particular order. Raises `NotFound`."""
         with self._on(self.where) as session, session.reading():
-            found = self._table(session, table)
+            found = self.definition(session, table)
             access = AccessPath("full scan", found, None, [found.span], frozenset())
             return scans.read_table(session.keyspace, access, found.visible, self.commit)
 
-    def _table(self, session: SqlSession, name: str) -> Any:
+    def session(self) -> AbstractContextManager[SqlSession]:
+        """A session that reads the version."""
+        return self._on(self.where)
+
+    def definition(self, session: SqlSession, name: str) -> Table:
+        """A table as it was defined then. Raises `NotFound`."""
         tables = session.catalog(session.check_version(self.commit)).by_full_name
         return tables[full_name(name, tables)]
