@@ -44,6 +44,10 @@ from ontolake.urls import KNOWN, PAGES_MAGIC, Place, Stamp, detect, parse
         ("gs://bucket/a", "gs", Place.BUCKET, "bucket", "a", False),
         ("memory://name", "memory", Place.MEMORY, "name", "", False),
         ("memory://name/a", "memory", Place.MEMORY, "name", "a", False),
+        ("http://127.0.0.1:8400/shop", "http", Place.SERVER, "127.0.0.1:8400", "shop", False),
+        ("https://Lake.example/shop/", "https", Place.SERVER, "lake.example", "shop", False),
+        ("http://[::1]:8400/a%20b", "http", Place.SERVER, "[::1]:8400", "a b", False),
+        ("https://host/behind/proxy/shop", "https", Place.SERVER, "host", "behind/proxy/shop", False),
         ("sqlite+s3://bucket/a", "s3", Place.BUCKET, "bucket", "a", True),
         ("sqlite+memory://name", "memory", Place.MEMORY, "name", "", True),
         ("sqlite+file:///data/shop.db", "file", Place.PAGE_FILE, "", "/data/shop.db", True),
@@ -65,6 +69,8 @@ def test_a_url_names_a_place(url: str, scheme: str, place: Place, bucket: str, p
         "file:///a%00b.db", "file:///a%zz.db", "file:///a%ff.db", "s3://bucket/../other", "s3://bucket/a/../b",
         "s3://bucket/a//b", "s3://bucket//a", "s3://key:secret@bucket/a", "s3://bucket/a\\b", "ftp://host/x",
         "S3://bucket/a", "sqlite+sqlite:///x.db", "sqlite+ftp://x", "://x", "s3://bucket/.ontolake/x",
+        "http://", "http://host:8400", "http://host:8400/", "http:///shop", "http://host:8400/a//b", "http://h t/x",
+        "http://host:8400/shop?token=x", "http://host:8400/shop#x", "http://host:8400/../x", "sqlite+http://host/shop",
     ],
 )
 def test_a_malformed_url_is_refused_and_named(url: str) -> None:

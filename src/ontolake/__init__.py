@@ -4,9 +4,9 @@ The names that a user needs first are here, imported when they are used: `import
 
 `ontology/`, `documents/`, `graph/` and `sql/` are the models, `stores` finds out which of them is at a URL. Below them
 are `engine/` (SQLite), `storage/` (pages), `objects/` (buckets, by `urls`), `history/` (what models share) and `model/`
-(types); above, `cli/`, `server/` and `spark/`. `parallel` is what a model offers to many workers, `copies/` copies
-stores, `errors` has the root of all errors. Helpers of several packages: `arrow_keys`, `arrow_values`, `decoders`,
-`extras`, `faults`, `folders`, `foreign`, `lance_versions`, `lazy_pandas`, `suites`.
+(types); above, `cli/`, `client/`, `server/` and `spark/`. `parallel` is what a model offers to many workers, `copies/`
+copies stores, `errors` has the root of all errors. Helpers of several packages: `arrow_keys`, `arrow_values`,
+`decoders`, `extras`, `faults`, `folders`, `foreign`, `lance_versions`, `lazy_pandas`, `suites`.
 """
 
 from __future__ import annotations

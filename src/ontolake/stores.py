@@ -2,7 +2,8 @@
 
 `find` says what is there, `open` opens it. Whoever takes a URL from a user asks here: commands, Spark, servers,
 `ontolake.open`. A new model is one more line in `MODELS` and a module with the two functions of `Opener`, which is
-imported when a store of the model is opened. Nothing here creates anything.
+imported when a store of the model is opened. What is behind a server, `http(s)://host/name`, is opened by
+`ontolake.client`, whatever its model is. Nothing here creates anything.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import quote
 
 from ontolake import urls
 from ontolake.errors import Corruption, Invalid, NotFound, OntolakeError
+from ontolake.extras import needs
 from ontolake.urls import Place
 
 if TYPE_CHECKING:
@@ -110,7 +112,8 @@ class Site(NamedTuple):
     def described(self) -> str:
         """What is there, in words."""
         kind = self.stamp.kind
-        return {"pages": "a page store", "sqlite": "a native SQLite database"}.get(kind, f"a store of {kind}")
+        return {"pages": "a page store", "sqlite": "a native SQLite database",
+                "server": "a store behind a server"}.get(kind, f"a store of {kind}")  # fmt: skip
 
     @property
     def url(self) -> str:
@@ -136,20 +139,33 @@ class Store(NamedTuple):
     model: Model | None
     more: frozenset[Verb] = frozenset()
     """What it offers beyond what every store of its model does."""
+    remote: RemoteOpener | None = None
+    """What opens it, if it is behind a server."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is behind a server, so that its files cannot be looked at."""
+        return self.remote is not None
 
     @property
     def described(self) -> str:
         """What it is, in words."""
         if self.model is None:
             return self.site.described
+        if self.is_remote:
+            return f"{self.model.described} behind a server"
         return f"{self.model.described} in {self.site.described}" if self.site.in_sqlite else self.model.described
 
     def offers(self, verb: Verb) -> bool:
+        if self.is_remote:
+            return verb in self.more
         return self.model is not None and (verb in self.model.verbs or verb in self.more)
 
     def open(self, *, write: bool = False, branch: str | None = None) -> TypedStore | Space | Graph | Database:
         """Open it. Raises `Invalid` if no model of ours is there, or if a branch is named where all are opened."""
         model = self._model("which keeps no history")
+        if self.remote is not None:
+            return cast("TypedStore | Space | Graph | Database", self.remote(write=write, branch=branch))
         if branch is not None and not model.opens_branch:
             raise Invalid(f"{self.url!r} holds {self.described}, which is opened with all its branches",
                           hint=f"leave branch out here, and give branch={branch!r} to its methods")
@@ -172,6 +188,9 @@ class Store(NamedTuple):
     ) -> Parallel:  # fmt: skip
         """Open it for parallel readers and writers. Raises `Invalid` if no model of ours is there."""
         model = self._model("which cannot be read in parallel")
+        if self.is_remote:
+            raise Invalid(f"{self.url!r} is behind a server, which cannot be read in parallel",
+                          hint="give the place where the server keeps it, or read tables as Arrow: ontolake.open")
         return model.opener.open_parallel(self.site.url, write=write, branch=branch, types=types)
 
     def check_model(self) -> None:
@@ -186,21 +205,40 @@ class Store(NamedTuple):
         return self.model
 
 
-def open(url: str, *, write: bool = False, branch: str | None = None) -> TypedStore | Space | Graph | Database:
+class RemoteOpener(Protocol):
+    """Opens a store behind a server."""
+
+    def __call__(self, *, write: bool, branch: str | None) -> Any: ...
+
+
+def open(
+    url: str, *, write: bool = False, branch: str | None = None, **connect: Any
+) -> TypedStore | Space | Graph | Database:  # fmt: skip
     """Open the store at `url`, for reading unless `write` is true. It is never created: nothing there is `NotFound`.
 
     Returns a `TypedStore`, `Space`, `Graph` or `Database`, whichever is there; each one is a context manager and can
     tell its history (`ontolake.history.Versioned`). `branch` is for typed stores and SQL tables over the page seam;
     spaces and graphs are opened with all their branches.
 
+    Behind a server, `http(s)://host:8400/name`, it is a store of `ontolake.client` with the same methods; `connect` are
+    options of `ontolake.client.ConnectOptions`, such as `token="…"`.
+
     Raises `NotFound`, `Invalid` for a URL that cannot be or that holds nothing of ours, `Corruption`, `MissingExtra`,
     and what the model raises.
     """
-    return find(url).open(write=write, branch=branch)
+    return find(url, **connect).open(write=write, branch=branch)
 
 
-def find(url: str) -> Store:
-    """The store at `url`. Raises `NotFound` if nothing is there, `Corruption`, and what `urls.detect` raises."""
+def find(url: str, **connect: Any) -> Store:
+    """The store at `url`. `connect` are options for one behind a server.
+
+    Raises `NotFound` if nothing is there, `Corruption`, and what `urls.detect` raises.
+    """
+    if isinstance(url, str) and url.startswith(tuple(f"{scheme}://" for scheme in urls.SERVERS)):
+        return _behind_server(url, connect)
+    if connect:
+        raise Invalid(f"{url!r} is not behind a server, so {', '.join(sorted(connect))} means nothing here",
+                      hint="leave it out, or write http://host:8400/name")
     site = locate(url)
     if not site.in_sqlite:
         model = next((one for one in MODELS if site.stamp.kind in one.stamps), None)
@@ -209,6 +247,20 @@ def find(url: str) -> Store:
     tables = _tables(site.url)
     model = next((one for one in MODELS if any(some <= tables for some in one.tables)), None)
     return Store(url, site, model, HISTORY | {"copy"} if model is TYPED and tables >= _BRANCHED else frozenset())
+
+
+def _behind_server(url: str, connect: dict[str, Any]) -> Store:
+    """What a server has under a name. Raises what `ontolake.client` raises."""
+    location = urls.parse(url)
+    with needs("client", f"opening {url}"):
+        client = import_module("ontolake.client.opening")
+    found = client.describe(url, connect)
+    model = next((one for one in MODELS if one.name == found.model), None)
+    if model is None:
+        raise Invalid(f"the server has a store of {found.model!r}, which this version does not know",
+                      hint="use a client of the server's version")
+    return Store(url, Site(location, urls.Stamp("server", found.model)), model._replace(opens_branch=True),
+                 frozenset(cast("list[Verb]", found.verbs)), found.open)  # fmt: skip
 
 
 def find_shared(url: str) -> Store:

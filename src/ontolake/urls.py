@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 BUCKETS = ("s3", "r2", "gs", "az")
 """The schemes of object storage; `ontolake.objects.providers` has an object for each."""
 SCHEMES = ("sqlite", "file", *BUCKETS, "memory")
+SERVERS = ("http", "https")
+"""The schemes of stores behind a server; `ontolake.client` opens them."""
 SEAM_PREFIX = "sqlite+"
-KNOWN = (*(f"{s}://" for s in SCHEMES), *(f"{SEAM_PREFIX}{s}://" for s in SCHEMES[1:]))
+KNOWN = (*(f"{s}://" for s in (*SCHEMES, *SERVERS)), *(f"{SEAM_PREFIX}{s}://" for s in SCHEMES[1:]))
 
 SQLITE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 PAGE_FILE_SUFFIX = ".db"
@@ -50,14 +52,15 @@ class Place(StrEnum):
     DIRECTORY = "directory of objects"
     BUCKET = "object storage"
     MEMORY = "memory"
+    SERVER = "server"
 
 
 class Location(NamedTuple):
     """A parsed URL.
 
     `path` is a file system path for local places (`:memory:` included) and a key prefix without slashes at
-    either end for the others. `bucket` is the bucket, or the name of a `memory://` place. `seam` is true for
-    `sqlite+…` URLs, which ask for SQLite over the page seam.
+    either end for the others. `bucket` is the bucket, the name of a `memory://` place, or the host and port of a
+    server. `seam` is true for `sqlite+…` URLs, which ask for SQLite over the page seam.
     """
 
     url: str
@@ -104,6 +107,8 @@ def parse(url: str) -> Location:
     scheme, rest = url.split("://", 1)
     seam = scheme.startswith(SEAM_PREFIX)
     base = scheme.removeprefix(SEAM_PREFIX)
+    if scheme in SERVERS:
+        return _parse_server(url, scheme, rest)
     if base not in SCHEMES or (seam and base == "sqlite"):
         raise _bad(url, f"the scheme {scheme!r} is not known", f"known are a path, and {', '.join(KNOWN)}")
     if "?" in rest or "#" in rest:
@@ -200,6 +205,25 @@ def _parse_bucket(url: str, scheme: str, rest: str, seam: bool) -> Location:
     return Location(url, scheme, place, bucket, path, seam)
 
 
+def _parse_server(url: str, scheme: str, rest: str) -> Location:
+    """`http://host:8400/name`; a server behind a proxy may have a path before the name."""
+    host, _, path = rest.partition("/")
+    if "?" in rest or "#" in rest:
+        raise _bad(url, "query strings and fragments mean nothing here", f"write {scheme}://host:8400/name")
+    if "@" in host:
+        raise _bad(f"{scheme}://…@{host.rpartition('@')[2]}/{path}", "it has a password in it",
+                   "give the token as token=…, in ONTO_TOKEN, or in the credentials file")
+    if not re.fullmatch(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*)|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", host):
+        raise _bad(url, "it names no host" if not host else f"{host!r} is not a host and a port",
+                   f"write {scheme}://host:8400/name")
+    name = _decoded(url, path.removesuffix("/"))
+    if not name:
+        raise _bad(url, "it names no store of the server", f"write {scheme}://{host}/name")
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        raise _bad(url, "its path has empty parts", f"write {scheme}://{host}/name")
+    return Location(url, scheme, Place.SERVER, host.lower(), name)
+
+
 def absolute(url: str) -> str:
     """The same place, wherever it is opened from: workers have other working directories."""
     location = parse(url)
@@ -275,6 +299,9 @@ def detect(url: str) -> Stamp | None:
     Raises `Invalid` when something is there that is not ours, and what `open_store(url)` raises.
     """
     location = parse(url)
+    if location.place is Place.SERVER:
+        raise Invalid(f"{url!r} is a store behind a server, whose files cannot be looked at",
+                      hint="use what takes such a URL: ontolake.open, Session, onto info, …")
     if not location.holds_objects:
         return _detect_file(location)
     from ontolake.objects import open_store  # urls is below objects, which parses URLs with it

@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket
 
 from ontolake.errors import OntolakeError
 from ontolake.history import wire
-from ontolake.server import api, telemetry
+from ontolake.server import api, repeats, telemetry
 from ontolake.server.audit import AuditLog
 from ontolake.server.exchanges import Exchange, Exchanges
 from ontolake.server.handles import ServedStores
@@ -69,6 +69,7 @@ class StoreServer:
         self.closing = asyncio.Event()
         """Set when the server ends: whoever follows something stops then."""
         self.slots = Slots(self.limits)
+        self.repeats = repeats.Repeats()
         self._readers = anyio.CapacityLimiter(self.limits.readers)
         self._writers = anyio.CapacityLimiter(self.limits.writers)
         assert api  # importing it declares the routes
@@ -95,14 +96,27 @@ class StoreServer:
         table = request.query_params.get("table")
         with telemetry.spanned(route.name, request.headers, exchange.store, table) as span:
             try:
-                response = _response(await self._handled(route, request, exchange))
+                call = await self._call(route, request, exchange)
+                key = request.headers.get(repeats.HEADER) if route.changes else None
+                if key is None:
+                    response = _response(await self._handled(route, call))
+                else:
+                    response = await self.repeats.once(repeats.RepeatKey(call.principal.name, key),
+                                                       repeats.described(request),
+                                                       partial(self._settled, route, call, exchange))
             except Exception as error:
                 response = _failed(error, exchange, request.headers.get("accept", ""))
             telemetry.note_result(span, response.status_code, exchange.problem)
         return response
 
-    async def _handled(self, route: Route, request: Request, exchange: Exchange) -> Any:
-        call = await self._call(route, request, exchange)
+    async def _settled(self, route: Route, call: Call, exchange: Exchange) -> Response:
+        """What a route answers, or the problem that it met."""
+        try:
+            return _response(await self._handled(route, call))
+        except Exception as error:
+            return _failed(error, exchange, call.request.headers.get("accept", ""))
+
+    async def _handled(self, route: Route, call: Call) -> Any:
         if inspect.iscoroutinefunction(route.handler):
             await self._check_touches(route, call)
             return await route.handler(call)

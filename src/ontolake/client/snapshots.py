@@ -1,0 +1,53 @@
+"""A store behind a server as it was at one commit: its tables, their rows, and Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ontolake.client.connection import StoreConnection
+from ontolake.history.errors import UnknownTableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+class RemoteSnapshot:
+    """A `history.Snapshot`. `ref` names the commit for the server, and goes on to do so when branches move."""
+
+    def __init__(self, connection: StoreConnection, ref: str, branch: str, commit: Any) -> None:
+        self._connection = connection
+        self.ref = ref
+        self.branch = branch
+        self.commit = commit
+
+    def __repr__(self) -> str:
+        return f"<snapshot of {self._connection.url} at {self.ref}>"
+
+    @property
+    def address(self) -> Any:
+        """The store that it is of."""
+        return self._connection.address
+
+    def tables(self) -> Sequence[str]:
+        """The names of what holds rows, sorted."""
+        return [one["name"] for one in self._connection.get("/tables", ref=self.ref)["tables"]]
+
+    def rows(self, table: str) -> Iterator[tuple[Any, Any]]:
+        """Every row with its key, by key. Raises `NotFound` for a table that is not there."""
+        if not isinstance(table, str):
+            raise UnknownTableError(table)
+        yield from self._connection.pages("/rows", "rows", table=table, ref=self.ref)
+
+    def to_arrow(
+        self, table: str, *, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None
+    ) -> pa.Table:  # fmt: skip
+        """The rows of a table as an Arrow table: some columns, those that a filter takes, at most `limit`."""
+        import pyarrow as pa
+
+        answer = self._connection.raw("/rows", ARROW, table=table, ref=self.ref, filter=filter, limit=limit,
+                                      columns=None if columns is None else ",".join(columns))  # fmt: skip
+        with pa.ipc.open_stream(pa.py_buffer(answer.body)) as reader:
+            return reader.read_all()
