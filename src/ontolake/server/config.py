@@ -183,13 +183,21 @@ def named_urls(given: Sequence[str]) -> dict[str, str]:
 
 def _stores_at(url: str) -> Mapping[str, str]:
     folder = Path(url)
-    if "://" not in url and folder.is_dir() and urls.detect(f"{url.rstrip('/')}/") is None:
+    if "://" not in url and folder.is_dir() and not _has_stamp(url):
         found = sorted(one for one in folder.iterdir() if one.suffix in _SUFFIXES and one.is_file())
         if not found:
             raise NotFound(f"there is no store in the folder {url!r}", hint="give a store, or a folder of spaces")
         return {_name_of(str(one)): str(one) for one in found}
     stores.find(url).check_model()
     return {_name_of(url): url}
+
+
+def _has_stamp(folder: str) -> bool:
+    """Whether a folder is itself a store. Files of spaces in it are not objects of one."""
+    try:
+        return urls.detect(f"{folder.rstrip('/')}/") is not None
+    except Invalid:
+        return False
 
 
 def _name_of(url: str) -> str:
