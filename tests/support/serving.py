@@ -9,8 +9,12 @@ all stores and branches; `principals` adds more. The names of tokens are also th
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -80,3 +84,46 @@ def serving(
             yield Served(url, {one.name: secret for secret, one in everyone.items()}, server, pool)
     finally:
         served.close()
+
+
+class ServerProcess:
+    """`onto serve` in a process of its own, which can be killed. Its output is in files of `folder`."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        """Start it and wait for its address; its tokens, state and logs are in `folder`. Raises `AssertionError` with
+        what it said if it ended instead."""
+        self.errors = folder / "server.log"
+        settings = {"ONTO_TOKENS": str(folder / "tokens.json"), "XDG_STATE_HOME": str(folder)}
+        command = [sys.executable, "-m", "ontolake", "serve", "--port", "0", *arguments]
+        with self.errors.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=folder,
+                                            env={**os.environ, **settings})  # fmt: skip
+        assert self.process.stdout is not None
+        said = [self.process.stdout.readline().decode() for _ in range(2)]
+        assert all(said), self.errors.read_text()
+        self.url, self.token = said[0].split()[-1], said[1].split()[-1]
+        self.pool = urllib3.PoolManager(maxsize=64, cert_reqs="CERT_NONE")
+
+    def call(self, method: str, path: str, *, token: str | None = None, **rest: Any) -> Answer:
+        """As `Served.call`, with the token of the server itself unless another is named."""
+        served = Served(self.url, {}, None, self.pool)  # type: ignore[arg-type]
+        return served.call(method, path, token=token or self.token, **rest)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        """Ask it to end, and wait until it has. Returns its exit code."""
+        self.process.terminate()
+        return self.process.wait(60)
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.pool.clear()
