@@ -21,7 +21,7 @@ _DOCUMENTS = frozenset({Kind.JSON, Kind.JSONB})
 _ASSIGNABLE: dict[int, frozenset[int]] = {
     Kind.BOOLEAN: frozenset({Kind.BOOLEAN}), **dict.fromkeys(_NUMBERS, _NUMBERS),
     **dict.fromkeys(_MOMENTS, _MOMENTS), **dict.fromkeys(_DOCUMENTS, _DOCUMENTS),
-    Kind.UTF8: frozenset(Kind) - {Kind.BYTES, Kind.BOOLEAN, *_NUMBERS, *_MOMENTS},
+    Kind.UTF8: frozenset(Kind),
     Kind.BYTES: frozenset({Kind.BYTES}), Kind.UUID: frozenset({Kind.UUID}),
     Kind.TIME: TIMESTAMPS | {Kind.TIME}, Kind.INTERVAL: frozenset({Kind.INTERVAL, Kind.TIME}),
     Kind.ENUM: frozenset({Kind.ENUM, Kind.UTF8}), Kind.ARRAY: frozenset({Kind.ARRAY}),
@@ -33,8 +33,14 @@ _PLAIN_SCALE = 6
 """Digits behind the point up to which Arrow writes decimals without an exponent."""
 
 
+def is_comparable(one: Type, other: Type) -> bool:
+    """Whether values of two types can be equal, so that one may refer to the other."""
+    return one.kind == other.kind or (Kind.UTF8 not in (one.kind, other.kind)
+                                      and is_assignable(one, other) and is_assignable(other, one))  # fmt: skip
+
+
 def is_assignable(to: Type, found: Type) -> bool:
-    """Whether values of a type become those of another by themselves where they are stored."""
+    """Whether values of a type become those of another by themselves where they are stored. All become text."""
     if to.item is not None and found.item is not None:
         return is_assignable(to.item, found.item)
     return found.kind in _ASSIGNABLE[to.kind]

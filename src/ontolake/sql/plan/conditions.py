@@ -183,6 +183,7 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
         (kind == Kind.DOUBLE and isinstance(value, int) and abs(value) > 2**53)
         or (kind == Kind.DATE and not (isinstance(value, str) or type(value) is date))
         or (kind == Kind.BOOLEAN and not isinstance(value, bool))
+        or (kind == Kind.UTF8 and not isinstance(value, str))
     ):
         return None
     try:

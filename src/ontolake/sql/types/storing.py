@@ -20,7 +20,21 @@ import pyarrow as pa
 
 from ontolake.sql.errors import DataError, TypeMismatchError
 from ontolake.sql.types import arrays, documents, moments, numerics
-from ontolake.sql.types.kinds import IntervalParts, Items, Kind, Stored, Type
+from ontolake.sql.types.kinds import (
+    DATE,
+    DOUBLE,
+    INTERVAL,
+    NUMERIC,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    UUID,
+    IntervalParts,
+    Items,
+    Kind,
+    Stored,
+    Type,
+)
 
 EPOCH = datetime(1970, 1, 1)
 EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -84,9 +98,7 @@ def _to_integer(type: Type, value: Any) -> int:
 
 
 def _text(type: Type, given: Any) -> str:
-    if not isinstance(given, str):
-        raise _wrong(type, given)
-    value = str(given)
+    value = str(given) if isinstance(given, str) else _as_text(type, given)
     if type.padded:
         value = value.rstrip(" ")
     if type.length and len(value) > type.length:
@@ -100,6 +112,28 @@ def _text(type: Type, given: Any) -> str:
     if "\x00" in value and type.padded:
         raise DataError("CHAR cannot hold the character 0", sqlstate="22021")
     return value
+
+
+def _as_text(type: Type, value: Any) -> str:
+    """The text that PostgreSQL assigns to a column for a number, truth value, date, time or UUID."""
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return _text_as(TIMESTAMP if value.tzinfo is None else TIMESTAMPTZ, value)
+    for kinds, of in _TEXT_OF:
+        if isinstance(value, kinds):
+            return _text_as(of, value)
+    raise _wrong(type, value)
+
+
+def _text_as(type: Type, value: Any) -> str:
+    return type.text(type.store(value))
+
+
+_TEXT_OF: tuple[tuple[tuple[type, ...], Type], ...] = (
+    ((int, np.integer, Decimal), NUMERIC), ((float, np.floating), DOUBLE), ((date,), DATE), ((time,), TIME),
+    ((np.datetime64,), TIMESTAMP), ((timedelta, np.timedelta64), INTERVAL), ((uuid.UUID,), UUID),
+)  # fmt: skip
 
 
 def _moment(type: Type, value: Any) -> int:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ontolake.sql import types
-from ontolake.sql.catalog.coercion import is_assignable
+from ontolake.sql.catalog.coercion import is_comparable
 from ontolake.sql.catalog.objects import EnumMeta
 from ontolake.sql.catalog.records import ColumnMeta, SqlCatalog
 from ontolake.sql.errors import DefinitionError, DuplicateNameError, SqlError, SqlSyntaxError, UnsupportedError
@@ -123,7 +123,7 @@ def _definition(
         declared = [(name, None) for name in names]
     for number, (name, arrow, (_, known)) in enumerate(zip(names, schema.types, declared, strict=True), 1):
         type = _type(definer.catalog, name, arrow)
-        if known is not None and is_assignable(known, type):
+        if known is not None and is_comparable(known, type):
             type = known
         found.columns.append(ColumnMeta(number, 0, definer.new_name(name, exp.Null()), type, True, None, number))
     return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlglot import exp
 
-from ontolake.sql.catalog.coercion import is_assignable
+from ontolake.sql.catalog.coercion import is_comparable
 from ontolake.sql.catalog.objects import ForeignKeyMeta
 from ontolake.sql.catalog.records import ColumnMeta, Table, now
 from ontolake.sql.errors import DefinitionError, SqlError, UnknownNameError
@@ -53,8 +53,7 @@ def _described(definer: Definer, table: Table, clause: ReferenceClause, node: ex
         raise DefinitionError(f"no unique rule of {parent.full_name} is on just the columns that are referred to",
                               sqlstate="42830", position=position, hint="declare them PRIMARY KEY or UNIQUE")
     for one, other in zip(columns, parents, strict=True):
-        if one.type.kind != other.type.kind and not (is_assignable(one.type, other.type)
-                                                     and is_assignable(other.type, one.type)):
+        if not is_comparable(one.type, other.type):
             raise DefinitionError(f"{one.name} is {one.type}, and {parent.full_name}.{other.name} is {other.type}",
                                   sqlstate="42804", position=position)
     options = _options(clause)
