@@ -211,3 +211,45 @@ select i + 1 from t group by i + 1 order by 1 nulls first
 select i + 2 from t group by i + 1
 select max(i) from t having count(*) > 100
 select 1 from t having count(*) > 1
+SELECT x.id, x.label FROM t AS x (id, label) WHERE x.id > 3 ORDER BY 1
+SELECT a.key, b.amount FROM t1 a (key, number, letter) JOIN t2 b (place, amount) ON b.amount = a.number ORDER BY 1, 2
+SELECT p, r FROM (t1 CROSS JOIN t2) AS pairs (p, q, r) WHERE p < 3 ORDER BY 1, 2
+SELECT (u)::text, (u).v, count(u) OVER () FROM u ORDER BY (u).k
+SELECT row_to_json(u), to_jsonb(u) - 'tid' FROM u WHERE k < 4 ORDER BY k
+SELECT json_agg(pair ORDER BY pair.k) FROM (SELECT k, v FROM u WHERE v IS NOT NULL) pair
+SELECT (ROW(1, 2)).f2, ROW(1, NULL, 'a b', true)::text
+SELECT element FROM jsonb_array_elements('[3, "x"]') AS element
+SELECT jsonb_path_query_array('{"rows": [{"n": 1}, {"n": 5}, {"m": 2}]}', '$.rows[*].n ? (@ >= $low)', '{"low": 2}')
+SELECT jsonb_path_exists('{"a": [1, 2]}', '$.a[*] ? (@ == 2)'), jsonb '{"a": 3}' @@ '$.a > 2', jsonb '[1]' @? '$[3]'
+SELECT step FROM jsonb_path_query('{"a": {"b": [1, "x", null]}}', '$.**.type()') AS step
+SELECT jsonb_path_query_first('{"name": "Ada"}', '$.name ? (@ like_regex "^a" flag "i")'), jsonb_path_query('[4, 7]', '$[last] - 2')
+SELECT jsonb_path_query('{"a": 1}', 'strict $.b')
+SELECT jsonb_path_query('{"a": 1}', 'strict $.b', silent => true)
+SELECT jsonb '{"a": {"b": 1, "c": 2}}' #- '{a,b}', jsonb_object('{k,v}'), json_object('{a,b}', '{1,2}'), json_strip_nulls('{"a": null, "b": 2}')
+SELECT (date '2021-01-01', date '2021-03-01') OVERLAPS (date '2021-02-10', interval '5 days'), (time '09:00', time '10:00') OVERLAPS (time '10:00', time '11:00')
+SELECT s FROM t WHERE s LIKE ANY (ARRAY['o%', '%\%b']) ORDER BY id
+SELECT s, s NOT LIKE ALL (ARRAY['o%', 't%']), s ILIKE ANY ('{ONE,NULL}') FROM t ORDER BY id
+SELECT 'a#c' SIMILAR TO 'a##_' ESCAPE '#', 'xyz' NOT SIMILAR TO '(x|y)%', substring('key=value' FROM '%=#"%#"' FOR '#')
+SELECT id, g FROM t ORDER BY g NULLS LAST FETCH FIRST 1 ROW WITH TIES
+SELECT id FROM t ORDER BY i USING >, id USING <
+SELECT concat(VARIADIC ARRAY['a', NULL, 'b']), concat_ws('-', VARIADIC ARRAY[1, 2]), format('%s/%s', VARIADIC ARRAY['x', 'y'])
+SELECT format('[%*s] [%-*s] [%2$s]', 4, 'a', 3, 'b')
+SELECT regexp_replace('one two three', '[a-z]+', '<\&>', 1, 2), regexp_count('banana', 'an', 3), regexp_instr('banana', 'n', 1, 2), regexp_substr('a1b22', '[0-9]+', 1, 2)
+SELECT to_char(1234.5, 'S9,999.00'), to_char(-7, '00PR'), to_char(485, 'FMRN'), to_char(3, '9th'), to_char(0.25, '"part "0.99'), to_char(-5, '999MI')
+SELECT sqrt(2.25), exp(0.0), power(2.0, 5), log(2.0, 8.0), variance(i), stddev_pop(b::int) FROM t WHERE id IN (1, 5)
+SELECT variance(n), stddev_samp(n), var_pop(i) FROM t
+SELECT percentile_cont(ARRAY[0.25, 0.5]) WITHIN GROUP (ORDER BY i), mode() WITHIN GROUP (ORDER BY g), rank(5) WITHIN GROUP (ORDER BY i) FROM t
+SELECT float8(id), text(n), int4(f) FROM t WHERE id < 4 ORDER BY id
+SELECT CASE WHEN id = 1 THEN g ELSE s END, CASE id WHEN 1 THEN 2 END FROM t ORDER BY id
+SELECT 0.50::text, (-0.5)::text, 5 % -1, (-2147483648)::int % -1, - (-9223372036854775808)::bigint
+SELECT chr(0)
+SELECT sha256('abc'), get_byte('\x0a0b'::bytea, 1), set_bit('\x00'::bytea, 3, 1), btrim('\x00aa00'::bytea, '\x00'::bytea)
+SELECT date_trunc('century', timestamp '1999-05-05'), make_date(-44, 3, 15)::text, make_timestamptz(2020, 1, 2, 3, 4, 5, 'Europe/Berlin')
+SELECT 1 = ANY (NULL::int[]), ARRAY[1, NULL] @> ARRAY[NULL]::int[], string_to_array('a,b,', ',', ''), array_position(ARRAY[1, 2, 1], 1, 2)
+SELECT v FROM generate_series(0.5, 2.0, 0.75) AS v
+SELECT a, b, n FROM ROWS FROM (generate_series(1, 3), generate_series(7, 8)) WITH ORDINALITY AS f (a, b, n)
+SELECT U&'caf\00e9', U&'!0041!!' UESCAPE '!', unistr('\0061'), 'alpha' ^@ 'al'
+SELECT ntile(0) OVER (ORDER BY id) FROM t
+SELECT nth_value(id, 0) OVER (ORDER BY id) FROM t
+SELECT '1e40'::real
+SELECT jsonb '{"a": 1}' - 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from sqlglot import exp
 
-from ontolake.sql.errors import SqlError, SqlSyntaxError, UnknownNameError, UnsupportedError
-from ontolake.sql.executor import calls, casts, operators
+from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, UnknownNameError, UnsupportedError
+from ontolake.sql.executor import calls, casts, operators, records, row_functions
 from ontolake.sql.executor.calls import Modifiers
 from ontolake.sql.executor.pg_types import FLOAT8, INT4, INT8, INTEGERS, TEXT, PgType
 from ontolake.sql.executor.scopes import CompiledQuery, Scope
@@ -18,6 +19,26 @@ from ontolake.sql.syntax.statements import name_of
 
 _NO_AGGREGATES = {"WHERE", "JOIN/ON", "GROUP BY", "FILTER", "LIMIT", "OFFSET", "VALUES", "functions in FROM"}
 _ORDERED_SETS = {"percentile_cont", "percentile_disc", "mode"}
+_HYPOTHETICAL = {"rank", "dense_rank", "percent_rank", "cume_dist"}
+_DEVIATIONS = {"stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}
+_CASTS = {"float4", "float8", "int2", "int4", "int8", "text", "varchar", "bpchar", "name", "bool", "date", "timestamp",
+          "timestamptz", "time", "json", "jsonb", "uuid", "bytea"}  # fmt: skip
+"""Types whose names are also functions that convert to them."""
+_NAMED_ARGUMENTS = {
+    "make_interval": (("years", "months", "weeks", "days", "hours", "mins", "secs"), "0"),
+    **{f"jsonb_path_{name}": (("target", "path", "vars", "silent"), None)
+       for name in ("exists", "match", "query", "query_array", "query_first")},
+    "make_date": (("year", "month", "day"), None),
+    "jsonb_set": (("jsonb_in", "path", "replacement", "create_if_missing"), None),
+}  # fmt: skip
+_PLACE_DEFAULTS: dict[str, exp.Expr] = {"vars": exp.Literal.string("{}"), "silent": exp.false(),
+                                        "create_if_missing": exp.true()}  # fmt: skip
+VARIADIC = "variadic"
+"""Marks an argument that is an array of arguments."""
+
+
+def is_variadic(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.this == VARIADIC
 
 
 class Aggregates:
@@ -41,19 +62,32 @@ class Aggregates:
         if name == "array" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Query):
             return self._array_of(node.expressions[0], scope)
         if name == "row":
-            values = [self.expression(each, scope) for each in node.expressions]
-            return merged(f"row({', '.join(each.sql for each in values)})", PgType("record"), values)
+            return records.record(self.row_values(node.expressions, scope))
         if name == "grouping":
             return self._grouping(node, scope)
         if name in AGGREGATES or name in ("count", "avg", *_ORDERED_SETS):
             return self._aggregate(name, node, scope)
         if name in WINDOWS:
             raise SqlError(f"window function {name} requires an OVER clause", sqlstate="42809")
+        if node.expressions and is_variadic(node.expressions[-1]):
+            return self._variadic(name, node, scope)
         arguments = [self.expression(each, scope) for each in self._positional(name, node)]
-        if name in calls.SPREADING:
-            sql, type = calls.SPREADING[name](arguments)
+        if name in _CASTS and len(arguments) == 1:
+            return casts.converted(arguments[0], PgType(name), explicit=True)
+        if name in row_functions.SPREADING:
+            sql, type = row_functions.SPREADING[name](arguments)
             return merged(f"unnest({sql})", type, arguments)._replace(spreads=True)
         return calls.called(name, arguments)
+
+    def row_values(self, nodes: Sequence[exp.Expr], scope: Scope) -> list[TypedSql]:
+        """The elements of a row; `t.*` are all columns of a table."""
+        found: list[TypedSql] = []
+        for each in nodes:
+            if isinstance(each, exp.Column) and isinstance(each.this, exp.Star):
+                found += [column.typed() for column in scope.star(each)]
+            else:
+                found.append(self.expression(each, scope))
+        return found
 
     @abstractmethod
     def _array_of(self, node: exp.Expr, scope: Scope) -> TypedSql: ...
@@ -70,11 +104,29 @@ class Aggregates:
             else:
                 given.append(each)
         if named:
-            places = ("years", "months", "weeks", "days", "hours", "mins", "secs")
-            if name != "make_interval" or not set(named) <= set(places):
+            places, default = _NAMED_ARGUMENTS.get(name, ((), None))
+            rest = places[len(given) :]
+            if not set(named) <= set(rest):
                 raise UnsupportedError("names of arguments are not supported", hint="give them in their order")
-            given = [named.get(place, exp.Literal.number(0)) for place in places]
+            for place in rest:
+                if place in named:
+                    given.append(named[place])
+                elif default is not None:
+                    given.append(exp.Literal.number(default))
+                elif place in _PLACE_DEFAULTS:
+                    given.append(_PLACE_DEFAULTS[place].copy())
+                else:
+                    raise SqlError(f"function {name} needs a value for {place}", sqlstate="42883")
         return given
+
+    def _variadic(self, name: str, node: exp.Anonymous, scope: Scope) -> TypedSql:
+        """A call whose last arguments are the elements of an array."""
+        *first, last = node.expressions
+        given = [self.expression(each, scope) for each in first]
+        array = self.expression(last.expressions[0], scope)
+        if not array.type.is_array:
+            raise TypeMismatchError("VARIADIC argument must be an array")
+        return calls.spread_over(name, given, array)
 
     def _grouping(self, node: exp.Anonymous, scope: Scope) -> TypedSql:
         values = [self.expression(each, scope) for each in node.expressions]
@@ -105,7 +157,9 @@ class Aggregates:
             raise SqlError("count(*) must be used to call a parameterless aggregate function", sqlstate="42809")
         elif name == "avg" and len(given) == 1 and given[0].type.name in (*INTEGERS, "numeric"):
             found = calls.mean(given[0], modifiers)
-        elif name == "string_agg" and len(given) == 2:
+        elif name in _DEVIATIONS and len(given) == 1 and given[0].type.name in (*INTEGERS, "numeric") and not distinct:
+            found = calls.deviation(name, given[0], modifiers)
+        elif name == "string_agg" and len(given) == 2 and given[0].type.name != "bytea":
             found = self._string_agg(given, modifiers)
         else:
             found = calls.function(name, given, modifiers, "aggregate")
@@ -201,6 +255,8 @@ class Aggregates:
     ) -> TypedSql:
         call, order = node.this, node.expression
         name = _called_name(call)
+        if name in _HYPOTHETICAL and len(call.expressions) == len(order.expressions) == 1:
+            return self._hypothetical(name, call.expressions[0], order.expressions[0], scope, filter, extra)
         if name not in _ORDERED_SETS:
             raise UnknownNameError(f"{name} is not an ordered-set aggregate", sqlstate="42883")
         if scope.clause in _NO_AGGREGATES:
@@ -209,17 +265,37 @@ class Aggregates:
         inner = sorted_by.this if isinstance(sorted_by, exp.Ordered) else sorted_by
         value = casts.plain(self.expression(inner, scope))
         if name == "mode":
-            return self._settled(TypedSql(f"mode({value.sql}){filter}", value.type), [value, *extra], False)
+            by = f" ORDER BY {value.sql}{direction(sorted_by)}"
+            return self._settled(TypedSql(f"mode({value.sql}{by}){filter}", value.type), [value, *extra], False)
         place = self.expression(call.expressions[0], scope)
         function = "quantile_cont" if name == "percentile_cont" else "quantile_disc"
         if name == "percentile_cont" and value.type.name != "interval":
             value = casts.converted(value, FLOAT8)
-        fraction = casts.converted(place, FLOAT8)
+        fraction = casts.converted(place, FLOAT8.array if place.type.is_array else FLOAT8, explicit=True)
+        type = value.type.array if place.type.is_array else value.type
         if bool(isinstance(sorted_by, exp.Ordered) and sorted_by.args.get("desc")):
             fraction = fraction._replace(sql=f"(1 - {fraction.sql})")
         return self._settled(
-            TypedSql(f"{function}({value.sql}, {fraction.sql}){filter}", value.type), [value, *extra], False
+            TypedSql(f"{function}({value.sql}, {fraction.sql}){filter}", type), [value, *extra], False
         )
+
+    def _hypothetical(self, name: str, place: exp.Expr, by: exp.Expr, scope: Scope, filter: str,
+                      extra: tuple[TypedSql, ...]) -> TypedSql:  # fmt: skip
+        """The rank that a value would have among those of a group."""
+        inner = by.this if isinstance(by, exp.Ordered) else by
+        one, value = operators.matched("=", self.expression(inner, scope), self.expression(place, scope))
+        less = ">" if isinstance(by, exp.Ordered) and by.args.get("desc") else "<"
+        before = f"count(CASE WHEN {one.sql} {less} {value.sql} THEN 1 END){filter}"
+        if name == "dense_rank":
+            before = f"count(DISTINCT CASE WHEN {one.sql} {less} {value.sql} THEN {one.sql} END){filter}"
+        if name in ("rank", "dense_rank"):
+            return self._settled(TypedSql(f"({before} + 1)", INT8), [one, *extra], False)
+        whole = f"CAST(count(*){filter} AS DOUBLE)"
+        sql = f"(CASE WHEN {whole} = 0 THEN 0 ELSE {before} / {whole} END)"
+        if name == "cume_dist":
+            before = f"count(CASE WHEN {one.sql} {less}= {value.sql} THEN 1 END){filter}"
+            sql = f"(({before} + 1) / ({whole} + 1))"
+        return self._settled(TypedSql(sql, FLOAT8), [one, *extra], False)
 
     # windows
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 
 from ontolake.sql.errors import SqlError, UnknownNameError, UnsupportedError, nearest
-from ontolake.sql.executor import casts, literals, operators, python_functions
+from ontolake.sql.executor import casts, literals, operators, python_functions, records
 from ontolake.sql.executor.pg_types import (
     DIGITS,
     FLOAT8,
     INT4,
-    INT8,
     INTEGERS,
     INTERVAL,
     JSON,
     JSONB,
-    NUMBERS,
     PREFERRED,
     TEXT,
     TIMESTAMP,
@@ -27,7 +26,7 @@ from ontolake.sql.executor.pg_types import (
     numeric,
     quotient_scale,
 )
-from ontolake.sql.executor.signatures import AGGREGATES, SCALARS, WINDOWS, Signature
+from ontolake.sql.executor.signatures import AGGREGATES, ROW_FUNCTIONS, SCALARS, WINDOWS, Signature
 from ontolake.sql.executor.typed import TypedSql, merged
 
 _WILD = {"any", "sortable", "same", "element", "array"}
@@ -46,7 +45,7 @@ _PLAIN = Modifiers()
 
 def unknown_function(name: str, arguments: Sequence[TypedSql]) -> SqlError:
     """The error for a function that there is not for these arguments."""
-    known = {*SCALARS, *AGGREGATES, *WINDOWS, *SPECIAL, *SPREADING}
+    known = {*SCALARS, *AGGREGATES, *WINDOWS, *SPECIAL, *ROW_FUNCTIONS}
     types = ", ".join(each.type.shown for each in arguments)
     hint = "no function matches the types of the arguments; CAST may help" if name in known else nearest(name, known)
     if hint is not None and hint.startswith("there are"):
@@ -143,6 +142,8 @@ def _filled(template: str, values: list[TypedSql], modifiers: Modifiers) -> str:
             return f"list_transform({value.sql}, lambda e: {casts.as_text('e', value.type.element)})"
         if word.endswith("j"):
             return json_text(value)
+        if word.endswith("s"):
+            return _shown(value)
         if word.endswith("k"):
             return f"CAST(to_json({casts.as_text(value.sql, value.type)}) AS VARCHAR)"
         return value.sql
@@ -164,10 +165,15 @@ def json_text(value: TypedSql) -> str:
         text = f"replace({casts.as_text(value.sql, type)}, ' ', 'T')"
         text = f"replace({text}, '+00', '+00:00')" if type.name == "timestamptz" else text
         return f"CAST(to_json({text}) AS VARCHAR)"
+    if type.name == "record":
+        parts = [f"{literals.quoted(json.dumps(name, ensure_ascii=False) + ':')} || coalesce({json_text(each)}, 'null')"
+                 for name, each in records.fields(value)]  # fmt: skip
+        whole = " || ',' || ".join(parts)
+        return f"(CASE WHEN {value.sql} IS NOT NULL THEN '{{' || {whole} || '}}' END)"
     if type.is_array:
         inner = json_text(TypedSql("e", type.element))
-        parts = f"list_transform({value.sql}, lambda e: coalesce({inner}, 'null'))"
-        return f"('[' || array_to_string({parts}, ',') || ']')"
+        items = f"list_transform({value.sql}, lambda e: coalesce({inner}, 'null'))"
+        return f"('[' || array_to_string({items}, ',') || ']')"
     return f"CAST(to_json({casts.as_text(value.sql, type)}) AS VARCHAR)"
 
 
@@ -237,16 +243,54 @@ def _logarithm(name: str) -> Callable[[list[TypedSql]], TypedSql]:
         exact = any(each.type.name in ("numeric", *INTEGERS) for each in arguments) and not any(
             each.type.name in ("float4", "float8") for each in arguments) and any(
             each.type.name == "numeric" for each in arguments)  # fmt: skip
+        if exact:
+            texts = [casts.as_text(each.sql, each.type) for each in arguments]
+            name_, texts = ("exact_ln", texts) if name == "ln" else ("exact_log", ["'10'", *texts][-2:])
+            return merged(python_functions.exact(name_, *texts), numeric(quotient_scale()), arguments)
         values = [casts.converted(each, FLOAT8) for each in arguments]
         checked = [f"(CASE WHEN {each.sql} = 0 THEN error('2201E|cannot take logarithm of zero') WHEN {each.sql} < 0 "
                    f"THEN error('2201E|cannot take logarithm of a negative number') ELSE {each.sql} END)"
                    for each in values]  # fmt: skip
         sql = f"{name}({checked[0]})" if len(checked) == 1 else f"(ln({checked[1]}) / ln({checked[0]}))"
-        if exact or len(values) == 2:
-            return merged(f"CAST({sql} AS DECIMAL({DIGITS}, 16))", numeric(16), arguments)
+        if len(values) == 2:
+            texts = [casts.as_text(each.sql, each.type) for each in arguments]
+            return merged(python_functions.exact("exact_log", *texts), numeric(quotient_scale()), arguments)
         return merged(sql, FLOAT8, arguments)
 
     return apply
+
+
+def _exact_or_float(name: str) -> Callable[[list[TypedSql]], TypedSql]:
+    """A function that is exact for numerics, and DuckDB's for others."""
+
+    def apply(arguments: list[TypedSql]) -> TypedSql:
+        if arguments[0].type.name != "numeric":
+            return function(name, arguments)
+        text = casts.as_text(arguments[0].sql, arguments[0].type)
+        return merged(python_functions.exact(f"exact_{name}", text), numeric(quotient_scale()), arguments)
+
+    return apply
+
+
+def _row_to_json(arguments: list[TypedSql]) -> TypedSql:
+    if arguments[0].type.name != "record":
+        raise unknown_function("row_to_json", arguments)
+    return merged(json_text(arguments[0]), JSON, arguments)
+
+
+def deviation(name: str, given: TypedSql, modifiers: Modifiers) -> TypedSql:
+    """variance(), stddev() and the like of integers and numerics."""
+    value = casts.converted(given, as_numeric(given.type))
+    wide = f"CAST({value.sql} AS DECIMAL({DIGITS}, {value.type.scale}))"
+    around = f"{modifiers.filter}{modifiers.over}"
+    texts = [f"CAST({sql}{around} AS VARCHAR)"
+             for sql in (f"count({wide})", f"sum({wide})", f"sum({wide} * {wide})")]  # fmt: skip
+    if value.type.scale == 0:
+        texts[2] = f"CAST(sum(CAST({value.sql} AS HUGEINT) * CAST({value.sql} AS HUGEINT)){around} AS VARCHAR)"
+    kind = "deviation" if name.startswith("stddev") else "variance"
+    form = "population" if name.endswith("_pop") else "sample"
+    sql = python_functions.exact("exact_variance", *texts, f"'{kind}:{form}'")
+    return merged(sql, numeric(quotient_scale()), [given])
 
 
 def _shown(value: TypedSql) -> str:
@@ -268,6 +312,35 @@ def _format(arguments: list[TypedSql]) -> TypedSql:
     texts = [_shown(each) for each in arguments]
     values = f"CAST([{', '.join(texts[1:])}] AS VARCHAR[])"
     return merged(python_functions.call("format", texts[0], values), TEXT, arguments)
+
+
+def overlap(a: str, b: str, c: str, d: str) -> str:
+    """Whether two periods have a moment in common: NULL where that depends on an end that is not known."""
+    first, last = f"least({a}, {b})", f"greatest({a}, {b})"
+    start, end = f"least({c}, {d})", f"greatest({c}, {d})"
+    known = (f"CASE WHEN {first} = {start} THEN TRUE WHEN {first} > {start} THEN {first} < {end} "
+             f"ELSE {start} < {last} END")  # fmt: skip
+    certain = f"(({a} > {c} AND {a} < {d}) OR ({c} > {a} AND {c} < {b}) OR ({b} > {c} AND {b} < {d}))"
+    return (f"(CASE WHEN {a} IS NOT NULL AND {b} IS NOT NULL AND {c} IS NOT NULL AND {d} IS NOT NULL THEN {known} "
+            f"WHEN {certain} THEN TRUE WHEN coalesce({a}, {b}) = coalesce({c}, {d}) AND ({a} IS NULL OR {b} IS NULL) "
+            f"AND ({c} IS NULL OR {d} IS NULL) THEN TRUE END)")  # fmt: skip
+
+
+def spread_over(name: str, given: list[TypedSql], array: TypedSql) -> TypedSql:
+    """A call whose last arguments are the elements of an array. Raises `UnsupportedError`."""
+    texts = f"list_transform({array.sql}, lambda e: {_shown(TypedSql('e', array.type.element))})"
+    present = f"list_filter({texts}, lambda e: e IS NOT NULL)"
+    parts = [*given, array]
+    if name == "concat" and not given:
+        return merged(f"array_to_string({present}, '')", TEXT, parts)
+    if name == "concat_ws" and len(given) == 1:
+        return merged(f"array_to_string({present}, {_shown(given[0])})", TEXT, parts)
+    if name == "format" and len(given) == 1:
+        values = f"coalesce({texts}, CAST([] AS VARCHAR[]))"
+        return merged(python_functions.call("format", _shown(given[0]), values), TEXT, parts)
+    if name in ("json_build_array", "jsonb_build_array") and not given:
+        return SPECIAL["to_json" if name == "json_build_array" else "to_jsonb"]([array])
+    raise UnsupportedError(f"VARIADIC is not supported with {name}", hint="give the arguments one by one")
 
 
 _FIELDS = {"year", "month", "day", "hour", "minute", "decade", "century", "millennium", "quarter", "week", "dow",
@@ -336,6 +409,12 @@ def _date_part(arguments: list[TypedSql]) -> TypedSql:
 def substring(arguments: list[TypedSql]) -> TypedSql:
     """substring and substr: a part of a text or of bytes, by places or by a pattern."""
     given = arguments[0]
+    if len(arguments) == 3 and arguments[1].type.family in "SX" and arguments[2].type.family in "SX" and all(
+            each.text is not None or each.type.family == "S" for each in arguments[1:]):  # fmt: skip
+        texts = [casts.converted(casts.plain(each), TEXT).sql for each in arguments]
+        return merged(python_functions.call("similar_part", *texts), TEXT, arguments)
+    if len(arguments) == 2 and arguments[1].is_null:
+        return merged("CAST(NULL AS VARCHAR)", TEXT, arguments)
     if (len(arguments) == 2 and arguments[1].type.family in "SX" and arguments[1].text is not None) or (
         len(arguments) == 2 and arguments[1].type.family == "S"
     ):
@@ -360,6 +439,11 @@ def substring(arguments: list[TypedSql]) -> TypedSql:
 
 
 def _overlay(arguments: list[TypedSql]) -> TypedSql:
+    if arguments[0].type.name == "bytea":
+        data, part = arguments[0], casts.converted(arguments[1], arguments[0].type)
+        numbers = [casts.converted(each, INT4).sql for each in arguments[2:]]
+        numbers += [f"CAST(octet_length({part.sql}) AS INTEGER)"] if len(numbers) == 1 else []
+        return merged(python_functions.call("bytes_overlay", data.sql, part.sql, *numbers), data.type, arguments)
     text, new = (casts.converted(casts.plain(each), TEXT) for each in arguments[:2])
     start = casts.converted(arguments[2], INT4)
     length = casts.converted(arguments[3], INT4).sql if len(arguments) > 3 else f"length({new.sql})"
@@ -436,13 +520,15 @@ SPECIAL: dict[str, Callable[[list[TypedSql]], TypedSql]] = {
     "to_json": _to_json(JSON), "to_jsonb": _to_json(JSONB), "array_to_json": _to_json(JSON),
     "jsonb_extract_path": _json_path(JSONB, "jsonb"), "json_extract_path": _json_path(JSON, "json"),
     "jsonb_extract_path_text": _json_path(JSONB, "text"), "json_extract_path_text": _json_path(JSON, "text"),
-    "make_interval": _make_interval, "date_bin": _date_bin,
+    "make_interval": _make_interval, "date_bin": _date_bin, "row_to_json": _row_to_json,
+    "sqrt": _exact_or_float("sqrt"), "exp": _exact_or_float("exp"),
 }  # fmt: skip
 """Functions whose result depends on more than the types of the arguments."""
 _ARITY = {"nullif": (2, 2), "round": (1, 2), "trunc": (1, 2), "mod": (2, 2), "div": (2, 2), "power": (2, 2),
           "pow": (2, 2), "ln": (1, 1), "log": (1, 2), "log10": (1, 1), "date_part": (2, 2), "substr": (2, 3),
           "substring": (2, 3), "overlay": (3, 4), "to_json": (1, 1), "to_jsonb": (1, 1), "array_to_json": (1, 1),
           "make_interval": (0, 7), "date_bin": (3, 3), "json_build_object": (0, 99), "jsonb_build_object": (0, 99),
+          "row_to_json": (1, 2), "sqrt": (1, 1), "exp": (1, 1),
           "json_build_array": (0, 99), "jsonb_build_array": (0, 99)}  # fmt: skip
 
 
@@ -463,79 +549,3 @@ def mean(given: TypedSql, modifiers: Modifiers) -> TypedSql:
     count = f"count({modifiers.distinct}{value.sql}){modifiers.filter}{modifiers.over}"
     sql = python_functions.divided(total, value.type.scale, f"CAST(nullif({count}, 0) AS DECIMAL(38, 0))", 0)
     return merged(sql, numeric(quotient_scale()), [given])
-
-
-# functions that give rows
-
-
-def _series(arguments: list[TypedSql]) -> tuple[str, PgType]:
-    if not 2 <= len(arguments) <= 3:
-        raise unknown_function("generate_series", arguments)
-    type = common([each.type for each in arguments[:2]])
-    if type is None or type.name not in ("unknown", *NUMBERS, "date", "timestamp", "timestamptz"):
-        raise unknown_function("generate_series", arguments)
-    if type.family == "D":
-        type = PgType("timestamptz" if type.name in ("timestamptz", "date") else "timestamp")
-        ends = [
-            casts.converted(casts.plain(each) if each.type.name != "unknown" else each, type) for each in arguments[:2]
-        ]
-        step = casts.converted(arguments[2], INTERVAL) if len(arguments) == 3 else None
-        if step is None:
-            raise unknown_function("generate_series", arguments)
-        return f"generate_series(CAST({ends[0].sql} AS TIMESTAMP), CAST({ends[1].sql} AS TIMESTAMP), {step.sql})", type
-    type = common([each.type for each in arguments])
-    if type is None or type.name not in ("int2", "int4", "int8"):
-        raise UnsupportedError("generate_series of numeric is not supported", hint="use integers and divide them")
-    type = INT8 if type.name == "int8" else INT4
-    sqls = [casts.converted(each, type).sql for each in arguments]
-    if len(sqls) == 3:
-        sqls[2] = f"(CASE WHEN {sqls[2]} = 0 THEN error('22023|step size cannot equal zero') ELSE {sqls[2]} END)"
-    return f"CAST(generate_series({', '.join(sqls)}) AS {type.duck}[])", type
-
-
-def _elements(arguments: list[TypedSql]) -> tuple[str, PgType]:
-    if len(arguments) != 1 or not arguments[0].type.is_array:
-        raise unknown_function("unnest", arguments)
-    return arguments[0].sql, arguments[0].type.element
-
-
-def _json_rows(kind: str, type: PgType, source: PgType) -> Callable[[list[TypedSql]], tuple[str, PgType]]:
-    def apply(arguments: list[TypedSql]) -> tuple[str, PgType]:
-        value = casts.converted(arguments[0], source)
-        return python_functions.call("json_list", value.sql, f"'{kind}'"), type
-
-    return apply
-
-
-def _pattern_rows(name: str, type: PgType) -> Callable[[list[TypedSql]], tuple[str, PgType]]:
-    def apply(arguments: list[TypedSql]) -> tuple[str, PgType]:
-        texts = [casts.converted(casts.plain(each), TEXT).sql for each in arguments]
-        return python_functions.call(name, *texts, *(["''"] if len(texts) == 2 else [])), type
-
-    return apply
-
-
-def _subscripts(arguments: list[TypedSql]) -> tuple[str, PgType]:
-    return f"CAST(range(1, len({arguments[0].sql}) + 1) AS INTEGER[])", INT4
-
-
-def _split_rows(arguments: list[TypedSql]) -> tuple[str, PgType]:
-    return function("string_to_array", arguments).sql, TEXT
-
-
-SPREADING: dict[str, Callable[[list[TypedSql]], tuple[str, PgType]]] = {
-    "generate_series": _series, "unnest": _elements, "generate_subscripts": _subscripts, "string_to_table": _split_rows,
-    "jsonb_array_elements": _json_rows("elements:jsonb", JSONB, JSONB),
-    "json_array_elements": _json_rows("elements:json", JSON, JSON),
-    "jsonb_array_elements_text": _json_rows("elements:text", TEXT, JSONB),
-    "json_array_elements_text": _json_rows("elements:text", TEXT, JSON),
-    "jsonb_object_keys": _json_rows("keys:jsonb", TEXT, JSONB), "json_object_keys": _json_rows("keys:json", TEXT, JSON),
-    "regexp_matches": _pattern_rows("match_pattern", TEXT.array),
-    "regexp_split_to_table": _pattern_rows("split_pattern", TEXT),
-}  # fmt: skip
-"""Functions that give rows: the list of their values in DuckDB, and the type of one."""
-NAMED_ROWS = {"jsonb_array_elements", "json_array_elements", "jsonb_array_elements_text", "json_array_elements_text"}
-"""Those whose column is named value."""
-PAIRS = {"jsonb_each": ("jsonb", JSONB), "json_each": ("json", JSON), "jsonb_each_text": ("text", JSONB),
-         "json_each_text": ("text", JSON)}  # fmt: skip
-"""Functions that give rows of a key and a value."""

@@ -149,6 +149,8 @@ def as_text(sql: str, source: PgType) -> str:
         return f"rtrim({sql}, ' ')"
     if name in ("float4", "float8"):
         return python_functions.call(f"{name}_text", sql)
+    if name == "numeric" and source.scale:  # DuckDB may leave out the zero before the point
+        return f"regexp_replace(CAST({sql} AS VARCHAR), '^(-?)\\.', '\\10.')"
     if name == "interval":
         return python_functions.call("interval_text", sql)
     if name == "bytea":
@@ -163,12 +165,28 @@ def as_text(sql: str, source: PgType) -> str:
         return f"regexp_replace({text}, '^([^a-z]*?)( BC)?$', '\\1+00\\2')"  # infinity has no zone
     if name == "date":
         return _with_era(f"CAST({sql} AS VARCHAR)")
+    if name == "record":
+        return _record_text(sql, source)
     if source.is_array:
         texts = (
             sql if source.element.family == "S" else f"list_transform({sql}, lambda e: {as_text('e', source.element)})"
         )
         return python_functions.call("array_text", texts)
     return f"CAST({sql} AS VARCHAR)"
+
+
+def _record_text(sql: str, type: PgType) -> str:
+    """A row as PostgreSQL shows it: `(1,two,)`."""
+    parts = [_within_text(f"struct_extract({sql}, 'c{n}')", each) for n, (_, each) in enumerate(type.fields)]
+    whole = python_functions.call("record_text", f"CAST([{', '.join(parts)}] AS VARCHAR[])")
+    return f"(CASE WHEN {sql} IS NOT NULL THEN {whole} END)"
+
+
+def _within_text(sql: str, type: PgType) -> str:
+    """A value within a row or an array, where truth values are letters and char(n) keeps its blanks."""
+    if type.name == "bool":
+        return f"(CASE WHEN {sql} THEN 't' WHEN NOT {sql} THEN 'f' END)"
+    return sql if type.name == "bpchar" else as_text(sql, type)
 
 
 def _with_era(text: str) -> str:

@@ -9,19 +9,17 @@ from typing import Any
 
 from sqlglot import exp
 
-from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, UnsupportedError
-from ontolake.sql.executor import aggregates, calls, casts, literals, operators, python_functions
+from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
+from ontolake.sql.executor import calls, casts, literals, operators, records, text_functions
+from ontolake.sql.executor.forms import FORMS, Forms
 from ontolake.sql.executor.pg_types import (
     BOOL,
     BYTEA,
-    DATE,
     INT4,
     INTEGERS,
     INTERVAL,
-    JSONB,
     RECORD,
     TEXT,
-    TIME,
     TIMESTAMP,
     TIMESTAMPTZ,
     UNKNOWN,
@@ -42,10 +40,9 @@ _BITS: dict[type[exp.Expr], str] = {
     exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "#", exp.BitwiseLeftShift: "<<",
     exp.BitwiseRightShift: ">>",
 }  # fmt: skip
-_NOW = "CAST(get_current_timestamp() AT TIME ZONE 'UTC' AS TIMESTAMP)"
 
 
-class Expressions(aggregates.Aggregates):
+class Expressions(Forms):
     """Compiles expressions in the scope of a query."""
 
     @abstractmethod
@@ -79,6 +76,15 @@ class Expressions(aggregates.Aggregates):
 
     def _text(self, node: exp.Expr, scope: Scope) -> TypedSql:
         return TypedSql(literals.quoted(node.this), UNKNOWN, text=node.this)
+
+    def _unicode(self, node: exp.UnicodeString, scope: Scope) -> TypedSql:
+        """`U&'…'`: characters by their numbers."""
+        escape = node.args.get("escape")
+        mark = str(escape.name) if isinstance(escape, exp.Expr) else "\\"
+        text = node.this if mark == "\\" else node.this.replace("\\", "\\\\").replace(mark * 2, "\0").replace(
+            mark, "\\").replace("\0", mark)  # fmt: skip
+        found = text_functions.unicode_text(text)
+        return TypedSql(literals.quoted(found), UNKNOWN, text=found)
 
     def _national(self, node: exp.Expr, scope: Scope) -> TypedSql:
         text = "".join(each.this for each in node.expressions)
@@ -118,15 +124,17 @@ class Expressions(aggregates.Aggregates):
 
     def _column(self, node: exp.Column, scope: Scope) -> TypedSql:
         if isinstance(node.this, exp.Star):
-            raise SqlSyntaxError("* is not allowed here")
+            columns = scope.star(node)
+            return records.record([each.typed() for each in columns], [each.name for each in columns])
         try:
             return scope.column(node).typed()
         except SqlError as error:
             relation = None if node.args.get("table") else scope.relation(name_of(node.this))
             if error.sqlstate != "42703" or relation is None:
                 raise
-        values = [column.typed() for column in relation.columns]
-        return merged(f"row({', '.join(each.sql for each in values)})", RECORD, values)
+        if relation.scalar:  # the row of a function that gives one value is that value
+            return relation.columns[0].typed()
+        return records.record([each.typed() for each in relation.columns], [each.name for each in relation.columns])
 
     def _paren(self, node: exp.Paren, scope: Scope) -> TypedSql:
         return self.expression(node.this, scope)
@@ -223,7 +231,7 @@ class Expressions(aggregates.Aggregates):
         while isinstance(node, exp.Paren):
             node = node.this
         is_row = isinstance(node, exp.Tuple) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == "row")
-        return [self.expression(each, scope) for each in node.expressions] if is_row else None
+        return self.row_values(node.expressions, scope) if is_row else None
 
     def _compared(self, node: exp.Binary, scope: Scope) -> TypedSql:
         operator, right = _COMPARISONS[type(node)], node.expression
@@ -268,6 +276,8 @@ class Expressions(aggregates.Aggregates):
         one, _ = operators.alike(operator, value, TypedSql("NULL", array.type.element))
         name = self.fresh()
         sql = f"({one.sql} {operator} {word}(SELECT unnest({array.sql}) AS {name}))"
+        if array.text is None and not isinstance(inner, exp.Array):  # of an array that is NULL nothing is known
+            sql = f"(CASE WHEN {array.sql} IS NOT NULL THEN {sql} END)"
         return merged(sql, BOOL, (value, array))
 
     def _in(self, node: exp.In, scope: Scope) -> TypedSql:
@@ -326,45 +336,6 @@ class Expressions(aggregates.Aggregates):
     def _within(self, value: TypedSql, low: TypedSql, high: TypedSql) -> TypedSql:
         above, below = operators.compared(">=", value, low), operators.compared("<=", value, high)
         return merged(f"({above.sql} AND {below.sql})", BOOL, (above, below))
-
-    # patterns
-
-    def _like(self, node: exp.Binary, scope: Scope, escape: str = "'\\'") -> TypedSql:
-        word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
-        right = node.expression
-        no = "NOT " if node.args.get("negate") else ""
-        if isinstance(right, exp.Any | exp.All):
-            raise UnsupportedError(f"{word} ANY and ALL are not supported", hint="join several conditions by OR or AND")
-        value, pattern = self.expression(node.this, scope), self.expression(right, scope)
-        value = value._replace(type=TEXT) if value.type.name == "bpchar" else value  # whose blanks count here
-        values = [self._texts(each, "~~") for each in (value, pattern)]
-        return merged(f"({values[0].sql} {no}{word} {values[1].sql} ESCAPE {escape})", BOOL, values)
-
-    def _texts(self, value: TypedSql, operator: str) -> TypedSql:
-        if value.type.family not in "SX":
-            raise operators.missing(operator, value.type, TEXT)
-        return casts.converted(casts.plain(value), TEXT)
-
-    def _escaped(self, node: exp.Escape, scope: Scope) -> TypedSql:
-        inner, mark = node.this, self.expression(node.expression, scope)
-        if isinstance(inner, exp.Not):
-            found = self._escaped(exp.Escape(this=inner.this, expression=node.expression), scope)
-            return merged(f"(NOT {found.sql})", BOOL, (found,))
-        if mark.text is None or len(mark.text) > 1:
-            raise SqlError("invalid escape string", sqlstate="22025", hint="it is one character or empty")
-        if isinstance(inner, exp.SimilarTo):
-            raise UnsupportedError("SIMILAR TO with ESCAPE is not supported", hint="the escape character is \\")
-        return self._like(inner, scope, mark.sql)
-
-    def _regular(self, node: exp.Binary, scope: Scope) -> TypedSql:
-        values = [self._texts(self.expression(each, scope), "~") for each in (node.this, node.expression)]
-        flags = "'i'" if isinstance(node, exp.RegexpILike) else "''"
-        sql = python_functions.call("match_pattern", values[0].sql, values[1].sql, flags)
-        return merged(f"(len({sql}) > 0)", BOOL, values)
-
-    def _similar(self, node: exp.SimilarTo, scope: Scope) -> TypedSql:
-        values = [self._texts(self.expression(each, scope), "~~") for each in (node.this, node.expression)]
-        return merged(python_functions.call("similar", *(each.sql for each in values)), BOOL, values)
 
     # arithmetic
 
@@ -437,118 +408,6 @@ class Expressions(aggregates.Aggregates):
         query = self.query(node.this, scope)
         return TypedSql(f"EXISTS ({query.sql})", BOOL, query.loose, volatile=query.volatile)
 
-    def _element(self, node: exp.Bracket, scope: Scope) -> TypedSql:
-        value = self.expression(node.this, scope)
-        if value.type.name == "jsonb":
-            return self._json_step(value, [self.expression(each, scope) for each in node.expressions], "jsonb")
-        if not value.type.is_array or len(node.expressions) != 1:
-            raise TypeMismatchError(
-                f"cannot subscript type {value.type.shown} because it does not support subscripting"
-            )
-        place = node.expressions[0]
-        if isinstance(place, exp.Slice):
-            ends = [None if each is None else casts.converted(self.expression(each, scope), INT4)
-                    for each in (place.this, place.expression)]  # fmt: skip
-            low = "1" if ends[0] is None else f"greatest({ends[0].sql}, 1)"
-            high = f"len({value.sql})" if ends[1] is None else f"greatest({ends[1].sql}, 0)"
-            return merged(f"{value.sql}[{low}:{high}]", value.type, [value, *(each for each in ends if each)])
-        index = casts.converted(self.expression(place, scope), INT4)
-        sql = f"(CASE WHEN {index.sql} > 0 THEN {value.sql}[{index.sql}] END)"
-        return merged(sql, value.type.element, (value, index))
-
-    # JSON
-
-    def _json_get(self, node: exp.Expr, scope: Scope) -> TypedSql:
-        value = self.expression(node.this, scope)
-        if value.type.name not in ("json", "jsonb"):
-            raise operators.missing("->", value.type, TEXT)
-        kind = "text" if isinstance(node, exp.JSONExtractScalar | exp.JSONBExtractScalar) else value.type.name
-        path = node.expression
-        if isinstance(node, exp.JSONBExtract | exp.JSONBExtractScalar):
-            path = casts.converted(self.expression(path, scope), TEXT.array)
-            sql = python_functions.call("json_get", value.sql, path.sql, f"'{kind}'")
-            return merged(sql, TEXT if kind == "text" else value.type, (value, path))
-        if isinstance(path, exp.JSONPath):
-            steps = [
-                each.this for each in path.expressions if isinstance(each, exp.JSONPathKey | exp.JSONPathSubscript)
-            ]
-            keys = [operators.integer(step) if isinstance(step, int) else TypedSql(literals.quoted(str(step)), UNKNOWN, text=str(step))  # noqa: E501
-                    for step in steps]  # fmt: skip
-        else:
-            keys = [self.expression(path, scope)]
-        return self._json_step(value, keys, kind)
-
-    def _json_step(self, value: TypedSql, keys: list[TypedSql], kind: str) -> TypedSql:
-        for number, key in enumerate(keys):
-            step = "index" if key.type.name in INTEGERS else "key"
-            key = casts.converted(key, TEXT, explicit=True)
-            last = kind if number == len(keys) - 1 else value.type.name
-            sql = python_functions.call("json_get", value.sql, f"[{key.sql}]", f"'{last}:{step}'")
-            value = merged(sql, TEXT if last == "text" else value.type, (value, key))
-        return value
-
-    def _contains(self, node: exp.Binary, scope: Scope) -> TypedSql:
-        left, right = self.expression(node.this, scope), self.expression(node.expression, scope)
-        if isinstance(node, exp.ArrayContainedBy | exp.ArrayContainsAll) and isinstance(node, exp.ArrayContainedBy):
-            left, right = right, left
-        if "jsonb" in (left.type.name, right.type.name):
-            left, right = casts.converted(left, JSONB), casts.converted(right, JSONB)
-            return merged(python_functions.call("json_contains", left.sql, right.sql), BOOL, (left, right))
-        if not (left.type.is_array or right.type.is_array):
-            raise operators.missing("@>", left.type, right.type)
-        left, right = operators.unified([left, right], "@>")
-        return merged(f"list_has_all({left.sql}, {right.sql})", BOOL, (left, right))
-
-    def _has_key(self, node: exp.Binary, scope: Scope) -> TypedSql:
-        arguments = [self.expression(each, scope) for each in (node.this, node.expression)]
-        return calls.called(_KEY_TESTS[type(node)], arguments)
-
-    def _overlaps(self, node: exp.Binary, scope: Scope) -> TypedSql:
-        left, right = operators.unified(
-            [self.expression(node.this, scope), self.expression(node.expression, scope)], "&&"
-        )
-        if not left.type.is_array:
-            raise operators.missing("&&", left.type, right.type)
-        return merged(f"list_has_any({left.sql}, {right.sql})", BOOL, (left, right))
-
-    # functions with a syntax of their own
-
-    def _extract(self, node: exp.Extract, scope: Scope) -> TypedSql:
-        return calls.extracted(node.this.name, self.expression(node.expression, scope), exact=True)
-
-    def _substring(self, node: exp.Substring, scope: Scope) -> TypedSql:
-        given = [node.this, node.args.get("start"), node.args.get("length")]
-        if given[1] is None and given[2] is not None:
-            given[1] = exp.Literal.number(1)
-        return calls.substring([self.expression(each, scope) for each in given if each is not None])
-
-    def _position(self, node: exp.StrPosition, scope: Scope) -> TypedSql:
-        return calls.called("strpos", [self.expression(node.this, scope), self.expression(node.args["substr"], scope)])
-
-    def _trim(self, node: exp.Trim, scope: Scope) -> TypedSql:
-        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "btrim")
-        given = [node.this, *([node.expression] if node.args.get("expression") else [])]
-        return calls.called(name, [self.expression(each, scope) for each in given])
-
-    def _overlay(self, node: exp.Overlay, scope: Scope) -> TypedSql:
-        given = [node.this, node.expression, node.args["from_"], node.args.get("for_")]
-        return calls.called("overlay", [self.expression(each, scope) for each in given if each is not None])
-
-    def _moment(self, node: exp.Expr, scope: Scope) -> TypedSql:
-        types: dict[type[exp.Expr], PgType] = {
-            exp.CurrentDate: DATE, exp.CurrentTimestamp: TIMESTAMPTZ, exp.Localtimestamp: TIMESTAMP,
-            exp.CurrentTime: TIME, exp.Localtime: TIME, exp.CurrentDatetime: TIMESTAMP,
-        }  # fmt: skip
-        type_ = types[type(node)]
-        return TypedSql(f"CAST({_NOW} AS {type_.duck})", type_)
-
-    def _named(self, node: exp.Expr, scope: Scope) -> TypedSql:
-        """CURRENT_USER and the like."""
-        return TypedSql(f"'{'public' if isinstance(node, exp.CurrentSchema) else 'ontolake'}'", PgType("name"))
-
-    def _record(self, node: exp.Tuple, scope: Scope) -> TypedSql:
-        values = [self.expression(each, scope) for each in node.expressions]
-        return merged(f"row({', '.join(each.sql for each in values)})", RECORD, values)
 
     def _wrong_place(self, node: exp.Expr, scope: Scope) -> TypedSql:
         if isinstance(node, exp.Star):
@@ -556,12 +415,9 @@ class Expressions(aggregates.Aggregates):
         raise SqlSyntaxError(f"syntax error at or near {node.sql(DIALECT)!r}")
 
 
-_KEY_TESTS: dict[type[exp.Expr], str] = {
-    exp.JSONBContainsTopKey: "jsonb_exists", exp.JSONBContainsAnyTopKeys: "jsonb_exists_any",
-    exp.JSONBContainsAllTopKeys: "jsonb_exists_all",
-}  # fmt: skip
 Method = Callable[[Any, Any, Scope], TypedSql]
 _METHODS: dict[type[exp.Expr], Method] = {
+    **FORMS,
     exp.Literal: Expressions._literal, exp.RawString: Expressions._text, exp.ByteString: Expressions._text,
     exp.National: Expressions._text, exp.Concat: Expressions._national, exp.HexString: Expressions._bytes,
     exp.Null: Expressions._null, exp.Boolean: Expressions._boolean, exp.Interval: Expressions._interval,
@@ -570,25 +426,12 @@ _METHODS: dict[type[exp.Expr], Method] = {
     exp.Collate: Expressions._collated, exp.And: Expressions._connected, exp.Or: Expressions._connected,
     exp.Not: Expressions._not, exp.Is: Expressions._is, exp.NullSafeNEQ: Expressions._distinct_from,
     exp.NullSafeEQ: Expressions._distinct_from, exp.In: Expressions._in, exp.Between: Expressions._between,
-    exp.Like: Expressions._like, exp.ILike: Expressions._like, exp.Escape: Expressions._escaped,
-    exp.RegexpLike: Expressions._regular, exp.RegexpILike: Expressions._regular, exp.SimilarTo: Expressions._similar,
     exp.Pow: Expressions._power, exp.Neg: Expressions._negated, exp.BitwiseNot: Expressions._bit_not,
     exp.Sqrt: Expressions._root, exp.Cbrt: Expressions._root, exp.DPipe: Expressions._joined,
     exp.Case: Expressions._case, exp.Subquery: Expressions._subquery, exp.Select: Expressions._subquery,
-    exp.Union: Expressions._subquery, exp.Intersect: Expressions._subquery,
-    exp.Except: Expressions._subquery, exp.Exists: Expressions._exists, exp.Bracket: Expressions._element,
-    exp.JSONExtract: Expressions._json_get, exp.JSONExtractScalar: Expressions._json_get,
-    exp.JSONBExtract: Expressions._json_get, exp.JSONBExtractScalar: Expressions._json_get,
-    **dict.fromkeys(_KEY_TESTS, Expressions._has_key),
-    exp.ArrayContainsAll: Expressions._contains, exp.ArrayContainedBy: Expressions._contains,
-    exp.ArrayOverlaps: Expressions._overlaps, exp.Extract: Expressions._extract,
-    exp.Substring: Expressions._substring, exp.StrPosition: Expressions._position, exp.Trim: Expressions._trim,
-    exp.Overlay: Expressions._overlay, exp.CurrentDate: Expressions._moment, exp.CurrentTimestamp: Expressions._moment,
-    exp.Localtimestamp: Expressions._moment, exp.CurrentTime: Expressions._moment, exp.Localtime: Expressions._moment,
-    exp.CurrentDatetime: Expressions._moment, exp.CurrentUser: Expressions._named, exp.SessionUser: Expressions._named,
-    exp.CurrentSchema: Expressions._named, exp.CurrentCatalog: Expressions._named, exp.CurrentRole: Expressions._named,
-    exp.Tuple: Expressions._record, exp.Star: Expressions._wrong_place, exp.Anonymous: Expressions.call,
-    exp.Window: Expressions.over, exp.Filter: Expressions.filtered, exp.WithinGroup: Expressions.within_group,
-    **dict.fromkeys(_COMPARISONS, Expressions._compared), **dict.fromkeys(_ARITHMETIC, Expressions._arithmetic),
-    **dict.fromkeys(_BITS, Expressions._bits),
+    exp.Union: Expressions._subquery, exp.Intersect: Expressions._subquery, exp.Except: Expressions._subquery,
+    exp.Exists: Expressions._exists, exp.UnicodeString: Expressions._unicode, exp.Star: Expressions._wrong_place,
+    exp.Anonymous: Expressions.call, exp.Window: Expressions.over, exp.Filter: Expressions.filtered,
+    exp.WithinGroup: Expressions.within_group, **dict.fromkeys(_COMPARISONS, Expressions._compared),
+    **dict.fromkeys(_ARITHMETIC, Expressions._arithmetic), **dict.fromkeys(_BITS, Expressions._bits),
 }  # fmt: skip

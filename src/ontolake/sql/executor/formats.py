@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from datetime import date, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -147,113 +146,6 @@ def interval_text(span: Any) -> str:
     return " ".join(parts)
 
 
-def number_text(text: str, pattern: str) -> str:
-    """A number in the way of `to_char`."""
-    value = Decimal(text)
-    upper = pattern.upper()
-    fill = "FM" not in upper
-    body = upper.replace("FM", "")
-    if body.strip() == "RN":
-        return _roman(int(value)).rjust(15 if fill else 0)
-    if "EEEE" in body:
-        behind = len(re.findall("[09]", body.partition("EEEE")[0].partition(".")[2]))
-        shown = re.sub(r"E([+-])(\d)$", r"E\g<1>0\2", f"{value:.{behind}E}").lower()
-        return shown if value < 0 or not fill else f" {shown}"
-    whole, point, fraction = re.sub("D", ".", body).partition(".")
-    if "V" in whole:
-        whole, _, shift = whole.partition("V")
-        value = value.scaleb(len(shift))
-        whole += shift
-    places = len(re.findall("[09]", fraction))
-    rounded = abs(value).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
-    digits, _, decimals = f"{rounded:f}".partition(".")
-    room = len(re.findall("[09]", whole))
-    negative = (value < 0 and rounded != 0) or value < 0
-    overflow = len(digits.lstrip("0")) > room
-    digits = digits.lstrip("0").rjust(room) if digits.strip("0") or room else ""
-    shown = _placed(whole, digits, overflow, bool(decimals) or not digits.strip())
-    if point:
-        tail = "".join("#" if overflow else decimals[n] for n in range(places))
-        if not fill and not overflow:
-            needed = max((n + 1 for n, mark in enumerate(re.findall("[09]", fraction)) if mark == "0"), default=0)
-            tail = tail[:needed] + tail[needed:].rstrip("0")
-        shown += "." + tail
-    return _signed(shown, body, negative, fill, int(abs(value)))
-
-
-def _placed(whole: str, digits: str, overflow: bool, keep_zero: bool) -> str:
-    """The digits before the point in the places of a pattern."""
-    marks = [mark for mark in whole if mark in "09,G"]
-    shown: list[str] = []
-    place, started = 0, False
-    count = len([mark for mark in marks if mark in "09"])
-    for mark in marks:
-        if mark in ",G":
-            shown.append("," if started else " ")
-            continue
-        digit = "#" if overflow else digits[place]
-        if digit == " " and (started or mark == "0"):
-            digit = "0"
-        if digit == " " and place == count - 1 and not keep_zero:
-            digit = "0"
-        started = started or digit != " "
-        shown.append(digit)
-        place += 1
-    return "".join(shown)
-
-
-def _signed(shown: str, body: str, negative: bool, fill: bool, whole: int) -> str:
-    digits = shown.lstrip(" ")
-    blank = " " * (len(shown) - len(digits))
-    ending = ordinal(whole) if body.endswith("TH") and not negative else ""
-    if "PR" in body:
-        found = f"<{digits}>" if negative else f" {digits} " if fill else digits
-        return (blank + found) if fill else found
-    if body.startswith("S"):
-        return (blank if fill else "") + ("-" if negative else "+") + digits
-    if body.endswith("S"):
-        return (blank if fill else "") + digits + ("-" if negative else "+")
-    if "MI" in body:
-        mark = "-" if negative else " " if fill else ""
-        return (
-            mark + (blank if fill else "") + digits
-            if body.startswith("MI")
-            else (blank if fill else "") + digits + mark
-        )
-    if "SG" in body:
-        mark = "-" if negative else "+"
-        return (
-            mark + (blank if fill else "") + digits
-            if body.startswith("SG")
-            else (blank if fill else "") + digits + mark
-        )
-    mark = "-" if negative else " " if fill else ""
-    prefix = body[: len(body) - len(body.lstrip("L$"))].replace("L", "")
-    return (blank if fill else "") + mark + prefix + digits + (ending.upper() if body.endswith("TH") else "")
-
-
-def _roman(number: int) -> str:
-    if not 0 < number < 4000:
-        return "#" * 15
-    found = ""
-    for value, mark in ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL"),  # noqa: E501
-                        (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")):  # fmt: skip
-        while number >= value:
-            found, number = found + mark, number - value
-    return found
-
-
-def read_number(text: str, pattern: str) -> Decimal:
-    """`to_number`: the number that a text shows."""
-    digits = "".join(each for each in text if each.isdigit() or each in ".-")
-    digits = digits.replace("-", "")
-    try:
-        value = Decimal(digits)
-    except InvalidOperation:
-        raise SqlError(f'invalid input syntax for type numeric: "{text}"', sqlstate="22P02") from None
-    return -value if "-" in text or text.strip().startswith("<") else value
-
-
 def read_time(text: str, pattern: str) -> datetime:
     """`to_timestamp` and `to_date`: the moment that a text shows in the way of a pattern."""
     found: dict[str, int] = {}
@@ -348,7 +240,7 @@ def formatted(pattern: str, values: list[str | None]) -> str:
     """`format`: values in the places of a text."""
     parts: list[str] = []
     place = 0
-    for found in re.finditer(r"%(?:(\d+)\$)?(-)?(\d+)?([sILd%])|%|[^%]+", pattern):
+    for found in re.finditer(r"%(?:(\d+)\$)?(-)?(\d+|\*(?:\d+\$)?)?([sILd%])|%|[^%]+", pattern):
         if not found[0].startswith("%"):
             parts.append(found[0])
             continue
@@ -359,16 +251,28 @@ def formatted(pattern: str, values: list[str | None]) -> str:
             continue
         if found[4] == "d":
             raise SqlError('unrecognized format() type specifier "d"', sqlstate="22023")
+        width = found[3] or "0"
+        if width.startswith("*"):
+            at = int(width[1:-1]) - 1 if len(width) > 1 else place
+            place = at + 1
+            width = _argument(values, at) or "0"
         if found[1]:
             place = int(found[1]) - 1
-        if place >= len(values):
-            raise SqlError("too few arguments for format()", sqlstate="22023")
+        _argument(values, place)
         value, kind = values[place], found[4]
         place += 1
         shown = _quoted(value, kind)
-        width = int(found[3] or 0)
-        parts.append(shown.ljust(width) if found[2] else shown.rjust(width))
+        room = int(width)
+        parts.append(shown.ljust(abs(room)) if found[2] or room < 0 else shown.rjust(room))
     return "".join(parts)
+
+
+def _argument(values: list[str | None], place: int) -> str | None:
+    if place < 0:
+        raise SqlError("format specifies argument 0, but arguments are numbered from 1", sqlstate="22023")
+    if place >= len(values):
+        raise SqlError("too few arguments for format()", sqlstate="22023")
+    return values[place]
 
 
 def _quoted(value: str | None, kind: str) -> str:
@@ -417,88 +321,3 @@ def decoded(text: str, kind: str) -> str:
         return re.sub(rb"\\\\(\\\\|[0-3][0-7][0-7])", lambda found: b"\\" if found[1] == b"\\" else bytes([int(found[1], 8)]),  # noqa: E501
                       text.encode()).hex()  # fmt: skip
     raise SqlError(f'unrecognized encoding: "{kind}"', sqlstate="22023")
-
-
-# regular expressions
-
-
-def similar_pattern(pattern: str) -> str:
-    """A pattern of SIMILAR TO as a regular expression."""
-    parts, place, inside = [], 0, False
-    while place < len(pattern):
-        mark = pattern[place]
-        if mark == "\\":
-            parts.append(re.escape(pattern[place + 1 : place + 2]))
-            place += 1
-        elif inside:
-            inside = mark != "]"
-            parts.append(mark)
-        elif mark == "[":
-            inside = True
-            parts.append(mark)
-        elif mark in "%_":
-            parts.append(".*" if mark == "%" else ".")
-        elif mark in ".^$":
-            parts.append("\\" + mark)
-        else:
-            parts.append("(?:" if mark == "(" else mark)
-        place += 1
-    return "".join(parts)
-
-
-_CLASSES = {"alpha": r"^\W\d_", "digit": r"\d", "alnum": r"^\W_", "space": r"\s", "upper": "A-Z", "lower": "a-z",
-            "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f"}  # fmt: skip
-
-
-def compiled(pattern: str, flags: str) -> re.Pattern[str]:
-    """A regular expression of PostgreSQL. Raises `SqlError` (2201B)."""
-    options = re.DOTALL if "n" not in flags and "m" not in flags else re.MULTILINE
-    for flag in flags:
-        if flag not in "gicnmsqxpwt":
-            raise SqlError(f'invalid regular expression option: "{flag}"', sqlstate="22023")
-    if "i" in flags:
-        options |= re.IGNORECASE
-    if "q" in flags:
-        pattern = re.escape(pattern)
-    pattern = (
-        pattern.replace(r"\m", r"\b(?=\w)").replace(r"\M", r"\b(?<=\w)").replace(r"\y", r"\b").replace(r"\Y", r"\B")
-    )
-    pattern = re.sub(r"\[\[:(\w+):\]\]", lambda found: f"[{_CLASSES.get(found[1], found[0])}]", pattern)
-    try:
-        return re.compile(pattern, options)
-    except re.error as error:
-        raise SqlError(f"invalid regular expression: {error}", sqlstate="2201B") from None
-
-
-def split_pattern(text: str, pattern: str, flags: str) -> list[str]:
-    """A text, split where a pattern matches."""
-    found = compiled(pattern, flags)
-    if found.groups:
-        found = re.compile(re.sub(r"(?<!\\)\((?!\?)", "(?:", found.pattern), found.flags)
-    if found.fullmatch("") is not None and found.pattern == "":
-        return list(text) or [""]
-    return [part or "" for part in found.split(text)]
-
-
-def match_pattern(text: str, pattern: str, flags: str) -> list[list[str | None]]:
-    """The groups of each match of a pattern, or the whole match; one match unless there is the flag g."""
-    found = compiled(pattern, flags)
-    matches = found.finditer(text)
-    rows: list[list[str | None]] = [list(each.groups()) if found.groups else [each[0]] for each in matches]
-    return rows if "g" in flags else rows[:1]
-
-
-def replace_pattern(text: str, pattern: str, new: str, flags: str) -> str:
-    """A text in which matches of a pattern are replaced."""
-
-    def given(found: re.Match[str]) -> str:
-        def part(mark: re.Match[str]) -> str:
-            if mark[1] == "&":
-                return found[0]
-            if mark[1].isdigit():
-                return (found[int(mark[1])] or "") if int(mark[1]) <= len(found.groups()) else ""
-            return mark[1]
-
-        return re.sub(r"\\([&\d\\])", part, new)
-
-    return compiled(pattern, flags).sub(given, text, count=0 if "g" in flags else 1)

@@ -10,6 +10,8 @@ from ontolake.sql.errors import SqlError
 from ontolake.sql.executor.literals import load_json, shown_json
 
 _MISSING = object()
+_PLACE = "\x00"
+"""Stands before a number that is a place in an array, not a key."""
 
 
 def _step(value: Any, key: str) -> Any:
@@ -94,6 +96,8 @@ def edit(text: str, kind: str, path: list[str | None], new: str) -> str | None:
         return shown_json(_without(value, [str(key) for key in path]))
     if kind == "concat":
         return shown_json(_joined(value, load_json(new)))
+    if kind == "strip_nulls:json":
+        return plain_json(_stripped(value))
     if kind == "strip_nulls":
         return shown_json(_stripped(value))
     keys = [str(key) for key in path]
@@ -104,9 +108,11 @@ def edit(text: str, kind: str, path: list[str | None], new: str) -> str | None:
 
 def _without(value: Any, keys: list[str]) -> Any:
     if isinstance(value, dict):
+        if len(keys) == 1 and keys[0].startswith(_PLACE):
+            raise SqlError("cannot delete from object using integer index", sqlstate="22023")
         return {key: each for key, each in value.items() if key not in keys}
     if isinstance(value, list):
-        if len(keys) == 1 and keys[0].startswith("#"):
+        if len(keys) == 1 and keys[0].startswith(_PLACE):
             place = int(keys[0][1:])
             return [each for n, each in enumerate(value) if n != (place if place >= 0 else len(value) + place)]
         return [each for each in value if not (isinstance(each, str) and each in keys)]
@@ -128,7 +134,7 @@ def _stripped(value: Any) -> Any:
 def _deleted(value: Any, keys: list[str]) -> Any:
     if len(keys) == 1:
         if isinstance(value, list) and keys[0].lstrip("-").isdigit():
-            return _without(value, [f"#{keys[0]}"])
+            return _without(value, [f"{_PLACE}{keys[0]}"])
         return _without(value, keys) if isinstance(value, dict) else value
     inner = _step(value, keys[0])
     return value if inner is _MISSING else _put(value, keys[0], _deleted(inner, keys[1:]))

@@ -126,7 +126,10 @@ def _float(text: str, type: PgType) -> str:
         raise _unreadable(text, type) from None
     if "_" in text:
         raise _unreadable(text, type)
-    if value in (float("inf"), float("-inf")) and "inf" not in text.lower():
+    lost = value == 0 and re.search("[1-9]", text.lower().partition("e")[0]) is not None
+    if type.name == "float4" and "inf" not in text.lower() and value == value:
+        lost = lost or abs(value) > 3.4028235677973366e38 or 0 < abs(value) < 7.006e-46
+    if lost or (value in (float("inf"), float("-inf")) and "inf" not in text.lower()):
         raise DataError(f'"{text}" is out of range for type {type.shown}', sqlstate="22003")
     return repr(value)
 

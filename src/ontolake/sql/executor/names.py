@@ -10,8 +10,8 @@ _TYPE_NAMES = {"SMALLINT": "int2", "INT": "int4", "BIGINT": "int8", "FLOAT": "fl
                "DECIMAL": "numeric", "BOOLEAN": "bool", "VARBINARY": "bytea", "TIMESTAMPNTZ": "timestamp",
                "CHAR": "bpchar", "ARRAY": "array"}  # fmt: skip
 _NAMED: dict[type[exp.Expr], str] = {
-    exp.Case: "case", exp.Exists: "exists", exp.Array: "array", exp.Extract: "extract", exp.Substring: "substring",
-    exp.StrPosition: "position", exp.Overlay: "overlay", exp.CurrentDate: "current_date",
+    exp.Exists: "exists", exp.Array: "array", exp.Extract: "extract", exp.Substring: "substring",
+    exp.StrPosition: "position", exp.Overlay: "overlay", exp.Overlaps: "overlaps", exp.CurrentDate: "current_date",
     exp.CurrentTimestamp: "current_timestamp", exp.Localtimestamp: "localtimestamp", exp.CurrentTime: "current_time",
     exp.Localtime: "localtime", exp.CurrentUser: "current_user", exp.SessionUser: "session_user",
     exp.CurrentSchema: "current_schema", exp.CurrentCatalog: "current_catalog", exp.CurrentRole: "current_role",
@@ -25,7 +25,10 @@ def output_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Alias):
         return name_of(node.args["alias"])
     if isinstance(node, exp.Column):
-        return name_of(node.this)
+        return name_of(node.args["table"] if isinstance(node.this, exp.Star) else node.this)
+    if isinstance(node, exp.Case):
+        name = NAMELESS if node.args.get("default") is None else output_name(node.args["default"])
+        return name if name != NAMELESS and not isinstance(node.args["default"], exp.Literal) else "case"
     if isinstance(node, exp.Dot):
         return name_of(node.expression)
     if isinstance(node, exp.Cast):
@@ -35,6 +38,9 @@ def output_name(node: exp.Expr) -> str:
         while isinstance(value, exp.Cast | exp.Paren):
             value = value.this
         name = NAMELESS if isinstance(value, exp.Interval) else output_name(value)
+        if kind == "USERDEFINED":
+            named = node.to.args["kind"]
+            kind = name_of(named.expression if isinstance(named, exp.Dot) else named)
         return name if name not in (NAMELESS, "case") else _TYPE_NAMES.get(kind, kind.lower())
     if isinstance(node, exp.Paren | exp.Window | exp.Filter | exp.WithinGroup | exp.Bracket | exp.Collate):
         return output_name(node.this)

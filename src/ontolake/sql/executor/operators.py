@@ -217,6 +217,8 @@ def _numbers(operator: str, left: TypedSql, right: TypedSql) -> TypedSql:
     left, right = casts.converted(left, type), casts.converted(right, type)
     if operator == "/":
         return merged(f"({left.sql} // {right.sql})", type, (left, right))
+    if operator == "%" and right.value in (None, -1):  # which DuckDB takes for too large
+        return merged(f"({left.sql} % CASE WHEN {right.sql} = -1 THEN 1 ELSE {right.sql} END)", type, (left, right))
     return merged(f"({left.sql} {operator} {right.sql})", type, (left, right))
 
 
@@ -323,13 +325,14 @@ def power(left: TypedSql, right: TypedSql) -> TypedSql:
     types = {left.type.name, right.type.name}
     if not all(each.type.family == "N" or each.type.name == "unknown" for each in (left, right)):
         raise missing("^", left.type, right.type)
+    if "numeric" in types and not types & {"float4", "float8", "unknown"}:
+        texts = [casts.as_text(each.sql, each.type) for each in (left, right)]
+        return merged(python_functions.exact("exact_power", *texts), numeric(quotient_scale()), (left, right))
     a, b = casts.converted(left, FLOAT8), casts.converted(right, FLOAT8)
     checked = (f"(CASE WHEN {a.sql} = 0 AND {b.sql} < 0 THEN error('2201F|zero raised to a negative power is undefined') "  # noqa: E501
                f"WHEN {a.sql} < 0 AND {b.sql} <> trunc({b.sql}) THEN error('2201F|a negative number raised to a "
                f"non-integer power yields a complex result') ELSE {a.sql} END)")  # fmt: skip
     sql = finite(f"power({checked}, {b.sql})", (a.sql, b.sql), FLOAT8)
-    if "numeric" in types and not types & {"float4", "float8"}:
-        return merged(f"CAST({sql} AS DECIMAL({DIGITS}, 16))", numeric(16), (left, right))
     return merged(sql, FLOAT8, (left, right))
 
 
@@ -339,11 +342,13 @@ def negated(given: TypedSql) -> TypedSql:
         if not given.is_null:
             raise SqlError("operator is not unique: - unknown", sqlstate="42725", hint="CAST may help")
         given = casts.converted(given, FLOAT8)
-    if given.value is not None and given.type.name in ("int4", "int8") and given.type == integer(given.value).type:
+    if given.value is not None and given.type.name in ("int4", "int8") and given.type == integer(given.value).type \
+            == integer(-given.value).type:  # fmt: skip
         return integer(-given.value)
     if given.type.family not in "NT":
         raise missing("-", given.type)
-    return merged(f"(- {given.sql})", given.type, (given,))
+    sql = f"(- {given.sql})"
+    return merged(f"CAST({sql} AS {given.type.duck})" if given.type.name in INTEGERS else sql, given.type, (given,))
 
 
 def integer(value: int) -> TypedSql:
@@ -395,7 +400,7 @@ def _json_minus(left: TypedSql, right: TypedSql) -> TypedSql:
     if right.type.is_array:
         keys = right.sql
     elif right.type.name in INTEGERS:
-        keys = f"['#' || CAST({right.sql} AS VARCHAR)]"
+        keys = f"[chr(0) || CAST({right.sql} AS VARCHAR)]"
     elif right.type.family == "S":
         keys = f"[{right.sql}]"
     else:

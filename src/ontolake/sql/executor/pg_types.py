@@ -53,6 +53,8 @@ class PgType(NamedTuple):
     fine: bool = False
     labels: tuple[tuple[str, float], ...] = ()
     """The values of an enum, in their order: DuckDB has the place of a value among them."""
+    fields: tuple[tuple[str, PgType], ...] = ()
+    """The names and types of a row's fields."""
     arrow: pa.DataType | None = None
     """The Arrow type of a numeric column without digits, as which it is handed out again."""
 
@@ -86,6 +88,8 @@ class PgType(NamedTuple):
             return "TIMESTAMP_NS"
         if self.labels:
             return "INTEGER"
+        if self.fields:
+            return f"STRUCT({', '.join(f'c{n} {type.duck}' for n, (_, type) in enumerate(self.fields))})"
         return _DUCK.get(self.name, "VARCHAR")
 
     @property
@@ -203,6 +207,8 @@ def from_node(node: exp.Expr, enums: Mapping[str, PgType] | None = None) -> PgTy
     if name == "FLOAT" and numbers:
         return FLOAT4 if numbers[0] <= 24 else FLOAT8
     found = _SQL_NAMES.get(name)
+    if name == "USERDEFINED" and name_of(node.args["kind"]) == "jsonpath":
+        return PgType("jsonpath")
     if name == "USERDEFINED" and enums:
         named = node.args["kind"]
         found = enums.get(name_of(named.expression if isinstance(named, exp.Dot) else named))

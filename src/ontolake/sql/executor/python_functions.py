@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ontolake.sql.errors import SqlError
-from ontolake.sql.executor import formats, json_functions, literals
+from ontolake.sql.executor import (
+    exact_functions,
+    formats,
+    json_functions,
+    json_paths,
+    literals,
+    number_formats,
+    patterns,
+    text_functions,
+)
 from ontolake.sql.executor.connections import define
 from ontolake.sql.executor.pg_types import DIGITS, QUOTIENT_SCALES, PgType, quotient_scale
 from ontolake.sql.types import documents
@@ -40,7 +49,8 @@ def _create(root: Any, name: str, function: _Function) -> None:
 
 
 _RETURNS = {
-    "VARCHAR": pa.string(), "BLOB": pa.binary(), "BOOLEAN": pa.bool_(), "TIMESTAMP": pa.timestamp("us"),
+    "VARCHAR": pa.string(), "BLOB": pa.binary(), "BOOLEAN": pa.bool_(), "INTEGER": pa.int32(),
+    "TIMESTAMP": pa.timestamp("us"),
     "VARCHAR[]": pa.list_(pa.string()), "VARCHAR[][]": pa.list_(pa.list_(pa.string())),
     f"DECIMAL({DIGITS}, {QUOTIENT_SCALES[0]})": pa.decimal128(DIGITS, QUOTIENT_SCALES[0]),
 }  # fmt: skip
@@ -57,7 +67,8 @@ def _over_columns(apply: Callable[..., Any], type: pa.DataType, arity: int) -> C
     # DuckDB counts the parameters of what it is given
     by_arity: dict[int, Callable[..., pa.Array]] = {
         1: lambda a: whole(a), 2: lambda a, b: whole(a, b), 3: lambda a, b, c: whole(a, b, c),
-        4: lambda a, b, c, d: whole(a, b, c, d),
+        4: lambda a, b, c, d: whole(a, b, c, d), 5: lambda a, b, c, d, e: whole(a, b, c, d, e),
+        6: lambda a, b, c, d, e, f: whole(a, b, c, d, e, f),
     }  # fmt: skip
     return by_arity[arity]
 
@@ -67,7 +78,7 @@ def _over_columns(apply: Callable[..., Any], type: pa.DataType, arity: int) -> C
 
 def divided(a: str, scale_a: int, b: str, scale_b: int) -> str:
     """The quotient of two numerics as PostgreSQL rounds it."""
-    return _exact("divide", quotient, a, scale_a, b, scale_b)
+    return _exact("divide", exact_functions.quotient, a, scale_a, b, scale_b)
 
 
 def multiplied(a: str, scale_a: int, b: str, scale_b: int) -> str:
@@ -82,6 +93,27 @@ def _exact(word: str, apply: Callable[[Decimal, Decimal], Decimal], a: str, scal
     define(name, lambda root: root.create_function(name, _decimals(apply, scale), types, f"DECIMAL({DIGITS}, {scale})",
                                                    type="arrow", side_effects=False))  # fmt: skip
     return f"{name}({a}, {b})"
+
+
+def exact(name: str, *texts: str) -> str:
+    """A root, logarithm, power or variance of numerics, which are given as texts."""
+    scale = quotient_scale()
+    apply, arity = exact_functions.FUNCTIONS[name]
+    unit, type = Decimal(1).scaleb(-scale), pa.decimal128(DIGITS, scale)
+
+    def settled(*row: str) -> Decimal | None:
+        found = apply(*row)
+        if found is None:
+            return None
+        if found.adjusted() + scale >= DIGITS:
+            raise SqlError(TOO_LARGE, sqlstate="22003")
+        return found.quantize(unit, context=_CONTEXT)
+
+    full = f"onto_{name}_{scale}"
+    define(full, lambda root: root.create_function(full, _over_columns(settled, type, arity), ["VARCHAR"] * arity,
+                                                   f"DECIMAL({DIGITS}, {scale})", type="arrow", null_handling="special",
+                                                   side_effects=False))  # fmt: skip
+    return f"{full}({', '.join(texts)})"
 
 
 TOO_LARGE = "a numeric value is out of range: it has more than 38 digits"
@@ -101,25 +133,6 @@ def _decimals(apply: Callable[[Decimal, Decimal], Decimal], scale: int) -> Calla
             raise ValueError(f"{error.sqlstate}|{error}") from None
 
     return whole
-
-
-def quotient(a: Decimal, b: Decimal) -> Decimal:
-    """A quotient with the digits that PostgreSQL chooses: 16 that matter at least."""
-    if not b:
-        raise SqlError("division by zero", sqlstate="22012")
-    weight_a, first_a = _weight(a)
-    weight_b, first_b = _weight(b)
-    weight = weight_a - weight_b - (1 if first_a <= first_b else 0)
-    scale = max(16 - weight * 4, -int(a.as_tuple().exponent), -int(b.as_tuple().exponent), 0)
-    return _CONTEXT.divide(a, b).quantize(Decimal(1).scaleb(-scale), context=_CONTEXT)
-
-
-def _weight(value: Decimal) -> tuple[int, int]:
-    """The place of the first digit to the base of 10000, and that digit."""
-    if not value:
-        return 0, 0
-    weight = value.adjusted() // 4
-    return weight, int(abs(value).scaleb(-4 * weight, _CONTEXT))
 
 
 # text
@@ -187,12 +200,21 @@ def array_text(items: list[Any]) -> str:
     return "{" + ",".join(map(shown, items)) + "}"
 
 
+def _record_text(items: list[str | None]) -> str:
+    """A row as PostgreSQL shows it."""
+
+    def shown(item: str | None) -> str:
+        if item is None:
+            return ""
+        if item == "" or re.search(r'[\s,"\\()]', item):
+            return '"' + item.replace("\\", "\\\\").replace('"', '""') + '"'
+        return item
+
+    return "(" + ",".join(map(shown, items)) + ")"
+
+
 def _initcap(text: str) -> str:
     return re.sub(r"[^\W_]+", lambda found: found[0][0].upper() + found[0][1:].lower(), text)
-
-
-def _similar(text: str, pattern: str) -> bool:
-    return re.fullmatch(formats.similar_pattern(pattern), text, re.DOTALL) is not None
 
 
 _FUNCTIONS: dict[str, _Function] = {
@@ -202,6 +224,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "plain_text": _Function(_plain_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
     "hex_text": _Function(_hex_text, ("VARCHAR",), "VARCHAR"),
     "list_text": _Function(_list_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "record_text": _Function(_record_text, ("VARCHAR[]",), "VARCHAR"),
     "array_text": _Function(array_text, ("VARCHAR[]",), "VARCHAR"),
     "interval_text": _Function(formats.interval_text, ("INTERVAL",), "VARCHAR"),
     "jsonb_key": _Function(documents.sort_bytes, ("VARCHAR",), "BLOB"),
@@ -212,16 +235,36 @@ _FUNCTIONS: dict[str, _Function] = {
     "quote_ident": _Function(formats.quote_ident, ("VARCHAR",), "VARCHAR"),
     "encode": _Function(formats.encoded, ("VARCHAR", "VARCHAR"), "VARCHAR"),
     "decode": _Function(formats.decoded, ("VARCHAR", "VARCHAR"), "VARCHAR"),
-    "similar": _Function(_similar, ("VARCHAR", "VARCHAR"), "BOOLEAN"),
+    "similar": _Function(patterns.similar, ("VARCHAR", "VARCHAR", "VARCHAR"), "BOOLEAN"),
     "to_char_time": _Function(formats.time_text, ("TIMESTAMP", "VARCHAR"), "VARCHAR"),
     "to_char_interval": _Function(formats.span_text, ("INTERVAL", "VARCHAR"), "VARCHAR"),
-    "to_char_number": _Function(formats.number_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "to_char_number": _Function(number_formats.number_text, ("VARCHAR", "VARCHAR"), "VARCHAR"),
     "to_time": _Function(formats.read_time, ("VARCHAR", "VARCHAR"), "TIMESTAMP"),
-    "to_number": _Function(formats.read_number, ("VARCHAR", "VARCHAR"), f"DECIMAL({DIGITS}, {QUOTIENT_SCALES[0]})"),
+    "to_number": _Function(
+        number_formats.read_number, ("VARCHAR", "VARCHAR"), f"DECIMAL({DIGITS}, {QUOTIENT_SCALES[0]})"),
     "format": _Function(formats.formatted, ("VARCHAR", "VARCHAR[]"), "VARCHAR"),
-    "split_pattern": _Function(formats.split_pattern, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[]"),
-    "match_pattern": _Function(formats.match_pattern, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[][]"),
-    "replace_pattern": _Function(formats.replace_pattern, ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR"),
+    "split_pattern": _Function(patterns.split_pattern, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[]"),
+    "match_pattern": _Function(patterns.match_pattern, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[][]"),
+    "replace_pattern": _Function(patterns.replace_pattern, ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR"),
+    "replace_nth": _Function(
+        patterns.replace_nth, ("VARCHAR", "VARCHAR", "VARCHAR", "INTEGER", "INTEGER", "VARCHAR"), "VARCHAR"),
+    "count_matches": _Function(patterns.count_matches, ("VARCHAR", "VARCHAR", "INTEGER", "VARCHAR"), "INTEGER"),
+    "matches_pattern": _Function(patterns.matches_pattern, ("VARCHAR", "VARCHAR", "VARCHAR"), "BOOLEAN"),
+    "find_match": _Function(
+        patterns.find_match, ("VARCHAR", "VARCHAR", "INTEGER", "INTEGER", "VARCHAR", "INTEGER"), "VARCHAR[]"),
+    "similar_part": _Function(patterns.similar_part, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR"),
+    "json_path": _Function(json_paths.query, ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[]"),
+    "json_path_match": _Function(json_paths.match, ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "BOOLEAN"),
+    "json_path_text": _Function(lambda text: (json_paths.read_path(text), text)[1], ("VARCHAR",), "VARCHAR"),
+    "text_array": _Function(text_functions.split_text, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[]"),
+    "unicode_text": _Function(text_functions.unicode_text, ("VARCHAR",), "VARCHAR"),
+    "identifier_parts": _Function(text_functions.identifier_parts, ("VARCHAR",), "VARCHAR[]"),
+    "digest": _Function(text_functions.digest, ("BLOB", "VARCHAR"), "BLOB"),
+    "bytes_edit": _Function(text_functions.changed_bytes, ("BLOB", "VARCHAR", "INTEGER", "INTEGER"), "BLOB"),
+    "bytes_number": _Function(text_functions.byte_number, ("BLOB", "VARCHAR", "INTEGER"), "INTEGER"),
+    "bytes_trim": _Function(text_functions.trimmed_bytes, ("BLOB", "BLOB", "VARCHAR"), "BLOB"),
+    "bytes_place": _Function(lambda data, part: data.find(part) + 1, ("BLOB", "BLOB"), "INTEGER"),
+    "bytes_overlay": _Function(text_functions.overlaid_bytes, ("BLOB", "BLOB", "INTEGER", "INTEGER"), "BLOB"),
     "json_get": _Function(json_functions.get, ("VARCHAR", "VARCHAR[]", "VARCHAR"), "VARCHAR"),
     "json_contains": _Function(json_functions.contains, ("VARCHAR", "VARCHAR"), "BOOLEAN"),
     "json_exists": _Function(json_functions.exists, ("VARCHAR", "VARCHAR[]", "VARCHAR"), "BOOLEAN"),

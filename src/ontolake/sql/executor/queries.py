@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, UnsupportedError
-from ontolake.sql.executor import casts, operators
+from ontolake.sql.executor import casts, operators, records
 from ontolake.sql.executor.aggregates import direction
 from ontolake.sql.executor.names import output_name
 from ontolake.sql.executor.pg_types import DIGITS, INT8, TEXT, PgType, common, numeric
@@ -24,6 +24,20 @@ _VERBS: dict[type[exp.Expr], str] = {exp.Union: "UNION", exp.Intersect: "INTERSE
 
 class Queries(FromCompiler):
     """Compiles queries."""
+
+    def statement(self, node: exp.Expr) -> CompiledQuery:
+        """A whole statement, whose rows are handed out: rows within them are text. Raises `SqlError`."""
+        found = self.query(node, None)
+        if not any(output.type.name.rstrip("[]") == "record" for output in found.outputs):
+            return found
+        name = self.fresh()
+        parts, outputs = [], []
+        for n, output in enumerate(found.outputs):
+            is_record = output.type.name.rstrip("[]") == "record"
+            sql = casts.as_text(f"{name}.c{n}", output.type) if is_record else f"{name}.c{n}"
+            parts.append(f"{sql} AS c{n}")
+            outputs.append(Output(output.name, TEXT) if is_record else output)
+        return found._replace(sql=f"SELECT {', '.join(parts)} FROM ({found.sql}) AS {name}", outputs=outputs)
 
     def query(self, node: exp.Expr, parent: Scope | None) -> CompiledQuery:
         """A query of any kind. Raises `SqlError`."""
@@ -219,11 +233,15 @@ class Queries(FromCompiler):
         limit, offset = node.args.get("limit"), node.args.get("offset")
         if isinstance(limit, exp.Fetch):
             options = limit.args.get("limit_options")
-            if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
-                raise UnsupportedError(
-                    "FETCH … WITH TIES and PERCENT are not supported", hint="use FETCH FIRST n ROWS ONLY"
-                )
-            limit = exp.Limit(expression=limit.args.get("count") or exp.Literal.number(1))
+            if options is not None and options.args.get("percent"):
+                raise SqlSyntaxError("FETCH has no PERCENT")
+            if options is not None and options.args.get("with_ties"):
+                if not isinstance(node, exp.Select) or node.args.get("distinct"):
+                    raise UnsupportedError("FETCH … WITH TIES is not supported with DISTINCT and set operations",
+                                           hint="put the query in FROM of another")
+                limit = None  # the rows are counted before
+            elif limit is not None:
+                limit = exp.Limit(expression=limit.args.get("count") or exp.Literal.number(1))
         text = ""
         for part, word, state in ((limit, "LIMIT", "2201W"), (offset, "OFFSET", "2201X")):
             if part is None or part.expression is None:
@@ -277,6 +295,7 @@ class Queries(FromCompiler):
         if group or extra:
             sql += f" GROUP BY {', '.join([*group, *extra])}"
         sql += f" HAVING {having.sql}" if having is not None else ""
+        sql += self._ties(node, order, scope)
         if order:
             sql += " ORDER BY " + ", ".join(text for text, _ in order)
         sql += self._limits(node, scope)
@@ -285,6 +304,22 @@ class Queries(FromCompiler):
         literals = tuple(each if each.type.name == "unknown" else None for each in values)
         volatile = any(each.volatile for each in everything)
         return CompiledQuery(prefix + sql, outputs, loose, volatile, literals)
+
+    def _ties(self, node: exp.Select, order: Sequence[tuple[str, TypedSql]], scope: Scope) -> str:
+        """`FETCH FIRST n ROWS WITH TIES`: rows that are among the first, or equal to the last of these."""
+        limit = node.args.get("limit")
+        options = limit.args.get("limit_options") if isinstance(limit, exp.Fetch) else None
+        if limit is None or options is None or not options.args.get("with_ties"):
+            return ""
+        if not order:
+            raise SqlSyntaxError("WITH TIES cannot be specified without ORDER BY clause")
+        outer = Scope(scope.parent, ctes=scope.ctes, clause="LIMIT")
+        counts = [limit.args.get("count") or exp.Literal.number(1)]
+        counts += [node.args["offset"].expression] if node.args.get("offset") is not None else []
+        last = " + ".join(casts.converted(self.expression(each, outer), INT8, explicit=True).sql for each in counts)
+        by = ", ".join(value.sql + direction(each)
+                       for (_, value), each in zip(order, node.args["order"].expressions, strict=True))  # fmt: skip
+        return f" QUALIFY rank() OVER (ORDER BY {by}) <= {last}"
 
     def _output(self, value: TypedSql) -> TypedSql:
         """A value that a query gives: text of no type is text."""
@@ -296,6 +331,8 @@ class Queries(FromCompiler):
         for each in node.expressions:
             if isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
                 items += [(column.name, column.typed()) for column in self._star(each, scope)]
+            elif isinstance(each, exp.Dot) and isinstance(each.expression, exp.Star):
+                items += records.fields(self.expression(each.this, scope))
             else:
                 inner = each.this if isinstance(each, exp.Alias) else each
                 if isinstance(each, exp.Aliases) or isinstance(inner, exp.PropertyEQ):
@@ -311,11 +348,7 @@ class Queries(FromCompiler):
             if not scope.relations:
                 raise SqlSyntaxError("SELECT * with no tables specified is not valid")
             return scope.columns
-        name = name_of(node.args.get("table"))
-        relation = scope.relation(name)
-        if relation is None:
-            raise SqlError(f"missing FROM-clause entry for table {name}", sqlstate="42P01")
-        return relation.columns
+        return scope.star(node)
 
     # GROUP BY, DISTINCT and ORDER BY
 

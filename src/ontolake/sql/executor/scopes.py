@@ -33,6 +33,8 @@ class FromRelation(NamedTuple):
     name: str
     columns: list[VisibleColumn]
     key: frozenset[str] = frozenset()
+    scalar: bool = False
+    """Whether it is a function that gives one value for a row, not a row of values."""
 
 
 class Output(NamedTuple):
@@ -119,6 +121,14 @@ class Scope:
     def _alone(self, name: str) -> VisibleColumn | None:
         found = [column for column in self.columns if column.name == name]
         return _single(found, name) if found else None
+
+    def star(self, node: exp.Column) -> list[VisibleColumn]:
+        """The columns of `t.*`. Raises 42P01."""
+        name = name_of(node.args.get("table"))
+        relation = self.relation(name)
+        if relation is None:
+            raise SqlError(f"missing FROM-clause entry for table {name}", sqlstate="42P01")
+        return relation.columns
 
     def relation(self, name: str) -> FromRelation | None:
         """The relation of a name, here or in a query around."""

@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from typing import NamedTuple
 
-_SCALARS = """
+_SCALARS = r"""
 abs(int2) -> int2
 abs(int4) -> int4
 abs(int8) -> int8
@@ -49,8 +49,11 @@ sinh(float8) -> float8
 cosh(float8) -> float8
 tanh(float8) -> float8
 pi() -> float8
+booleq(bool, bool) -> bool : ({0} = {1})
+boolne(bool, bool) -> bool : ({0} <> {1})
 gcd(int4, int4) -> int4 : CAST(gcd({0}, {1}) AS INTEGER)
 gcd(int8, int8) -> int8
+min_scale(numeric) -> int4 : length(regexp_replace(regexp_extract(CAST({0} AS VARCHAR), '\.(\d*)', 1), '0+$', ''))
 lcm(int4, int4) -> int4 : CAST(lcm({0}, {1}) AS INTEGER)
 lcm(int8, int8) -> int8
 factorial(int8) -> numeric0 : CAST(factorial(CAST({0} AS INTEGER)) AS DECIMAL(38, 0))
@@ -58,6 +61,7 @@ width_bucket(float8, float8, float8, int4) -> int4 : (CASE WHEN {3} <= 0 THEN CA
 !random() -> float8
 !setseed(float8) -> void : setseed({0})
 !gen_random_uuid() -> uuid : uuid()
+pg_client_encoding() -> name : 'UTF8'
 !clock_timestamp() -> timestamptz : CAST(get_current_timestamp() AT TIME ZONE 'UTC' AS TIMESTAMP)
 now() -> timestamptz : CAST(get_current_timestamp() AT TIME ZONE 'UTC' AS TIMESTAMP)
 transaction_timestamp() -> timestamptz : CAST(get_current_timestamp() AT TIME ZONE 'UTC' AS TIMESTAMP)
@@ -70,6 +74,7 @@ length(bytea) -> int4 : CAST(octet_length({0}) AS INTEGER)
 char_length(text) -> int4 : CAST(length({0}) AS INTEGER)
 character_length(text) -> int4 : CAST(length({0}) AS INTEGER)
 octet_length(text) -> int4 : CAST(strlen({0}) AS INTEGER)
+octet_length(bpchar) -> int4 : CAST(strlen({0}) AS INTEGER)
 octet_length(bytea) -> int4 : CAST(octet_length({0}) AS INTEGER)
 bit_length(text) -> int4 : CAST(strlen({0}) * 8 AS INTEGER)
 bit_length(bytea) -> int4 : CAST(octet_length({0}) * 8 AS INTEGER)
@@ -93,26 +98,72 @@ strpos(text, text) -> int4 : CAST(strpos({0}, {1}) AS INTEGER)
 position(text, text) -> int4 : CAST(strpos({1}, {0}) AS INTEGER)
 starts_with(text, text) -> bool
 ascii(text) -> int4 : CAST(ascii({0}) AS INTEGER)
-chr(int4) -> text
+chr(int4) -> text : (CASE WHEN {0} = 0 THEN error('54000|null character not permitted') WHEN {0} < 0 THEN error('54000|character number must be positive') ELSE chr({0}) END)
 md5(text) -> text
-sha256(bytea) -> bytea : unhex(sha256({0}))
-to_hex(int4) -> text : lower(hex(CAST({0} AS UINTEGER)))
+md5(bytea) -> text : md5({0})
+sha224(bytea) -> bytea : @digest({0}, 'sha224')
+sha256(bytea) -> bytea : @digest({0}, 'sha256')
+sha384(bytea) -> bytea : @digest({0}, 'sha384')
+sha512(bytea) -> bytea : @digest({0}, 'sha512')
+to_hex(int4) -> text : lower(hex(CASE WHEN {0} < 0 THEN CAST({0} AS BIGINT) + 4294967296 ELSE {0} END))
 to_hex(int8) -> text : lower(hex({0}))
 split_part(text, text, int4) -> text : (CASE WHEN {2} = 0 THEN error('22023|field position must not be zero') WHEN {1} = '' THEN CASE WHEN abs({2}) = 1 THEN {0} ELSE '' END ELSE split_part({0}, {1}, {2}) END)
 quote_literal(text) -> text : @quote_literal({0})
+quote_literal(any) -> text : @quote_literal({0s})
+quote_nullable(any) -> text : coalesce(@quote_literal({0s}), 'NULL')
 quote_ident(text) -> text : @quote_ident({0})
 quote_nullable(text) -> text : coalesce(@quote_literal({0}), 'NULL')
 regexp_replace(text, text, text) -> text : @replace_pattern({0}, {1}, {2}, '')
 regexp_replace(text, text, text, text) -> text : @replace_pattern({0}, {1}, {2}, {3})
 regexp_match(text, text) -> text[] : @match_pattern({0}, {1}, '')[1]
 regexp_match(text, text, text) -> text[] : @match_pattern({0}, {1}, {2})[1]
-regexp_like(text, text) -> bool : (len(@match_pattern({0}, {1}, '')) > 0)
-regexp_like(text, text, text) -> bool : (len(@match_pattern({0}, {1}, {2})) > 0)
-regexp_count(text, text) -> int4 : CAST(len(@match_pattern({0}, {1}, 'g')) AS INTEGER)
-regexp_substr(text, text) -> text : @match_pattern({0}, '(' || {1} || ')', '')[1][1]
+regexp_like(text, text) -> bool : @matches_pattern({0}, {1}, '')
+regexp_like(text, text, text) -> bool : @matches_pattern({0}, {1}, {2})
+regexp_count(text, text) -> int4 : @count_matches({0}, {1}, 1, '')
+regexp_count(text, text, int4) -> int4 : @count_matches({0}, {1}, {2}, '')
+regexp_count(text, text, int4, text) -> int4 : @count_matches({0}, {1}, {2}, {3})
+regexp_substr(text, text) -> text : @find_match({0}, {1}, 1, 1, '', 0)[1]
+regexp_substr(text, text, int4) -> text : @find_match({0}, {1}, {2}, 1, '', 0)[1]
+regexp_substr(text, text, int4, int4) -> text : @find_match({0}, {1}, {2}, {3}, '', 0)[1]
+regexp_substr(text, text, int4, int4, text) -> text : @find_match({0}, {1}, {2}, {3}, {4}, 0)[1]
+regexp_substr(text, text, int4, int4, text, int4) -> text : @find_match({0}, {1}, {2}, {3}, {4}, {5})[1]
+regexp_instr(text, text) -> int4 : CAST(coalesce(@find_match({0}, {1}, 1, 1, '', 0)[2], CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN '0' END) AS INTEGER)
+regexp_instr(text, text, int4) -> int4 : CAST(coalesce(@find_match({0}, {1}, {2}, 1, '', 0)[2], '0') AS INTEGER)
+regexp_instr(text, text, int4, int4) -> int4 : CAST(coalesce(@find_match({0}, {1}, {2}, {3}, '', 0)[2], '0') AS INTEGER)
+regexp_instr(text, text, int4, int4, int4) -> int4 : CAST(coalesce(@find_match({0}, {1}, {2}, {3}, '', 0)[2 + {4}], '0') AS INTEGER)
+regexp_instr(text, text, int4, int4, int4, text) -> int4 : CAST(coalesce(@find_match({0}, {1}, {2}, {3}, {5}, 0)[2 + {4}], '0') AS INTEGER)
+regexp_instr(text, text, int4, int4, int4, text, int4) -> int4 : CAST(coalesce(@find_match({0}, {1}, {2}, {3}, {5}, {6})[2 + {4}], '0') AS INTEGER)
+regexp_replace(text, text, text, int4) -> text : @replace_nth({0}, {1}, {2}, {3}, 1, '')
+regexp_replace(text, text, text, int4, int4) -> text : @replace_nth({0}, {1}, {2}, {3}, {4}, '')
+regexp_replace(text, text, text, int4, int4, text) -> text : @replace_nth({0}, {1}, {2}, {3}, {4}, {5})
+unistr(text) -> text : @unicode_text({0})
+normalize(text) -> text : nfc_normalize({0})
+parse_ident(text) -> text[] : @identifier_parts({0})
+get_byte(bytea, int4) -> int4 : @bytes_number({0}, 'byte', {1})
+get_bit(bytea, int8) -> int4 : @bytes_number({0}, 'bit', CAST({1} AS INTEGER))
+bit_count(bytea) -> int8 : CAST(@bytes_number({0}, 'count', 0) AS BIGINT)
+set_byte(bytea, int4, int4) -> bytea : @bytes_edit({0}, 'byte', {1}, {2})
+set_bit(bytea, int8, int4) -> bytea : @bytes_edit({0}, 'bit', CAST({1} AS INTEGER), {2})
+btrim(bytea, bytea) -> bytea : @bytes_trim({0}, {1}, 'btrim')
+ltrim(bytea, bytea) -> bytea : @bytes_trim({0}, {1}, 'ltrim')
+rtrim(bytea, bytea) -> bytea : @bytes_trim({0}, {1}, 'rtrim')
+strpos(bytea, bytea) -> int4 : @bytes_place({0}, {1})
+position(bytea, bytea) -> int4 : @bytes_place({1}, {0})
+sind(float8) -> float8 : round(sin(radians({0})), 15)
+cosd(float8) -> float8 : round(cos(radians({0})), 15)
+tand(float8) -> float8 : round(tan(radians({0})), 15)
+cotd(float8) -> float8 : round(cot(radians({0})), 15)
+asind(float8) -> float8 : round(degrees(asin({0})), 13)
+acosd(float8) -> float8 : round(degrees(acos({0})), 13)
+atand(float8) -> float8 : round(degrees(atan({0})), 13)
+atan2d(float8, float8) -> float8 : round(degrees(atan2({0}, {1})), 13)
+asinh(float8) -> float8
+acosh(float8) -> float8
+atanh(float8) -> float8
 regexp_split_to_array(text, text) -> text[] : @split_pattern({0}, {1}, '')
 regexp_split_to_array(text, text, text) -> text[] : @split_pattern({0}, {1}, {2})
-string_to_array(text, text) -> text[] : (CASE WHEN {0} = '' THEN CAST([] AS VARCHAR[]) WHEN {1} = '' THEN [{0}] ELSE string_split({0}, {1}) END)
+string_to_array(text, text) -> text[] : (CASE WHEN {0} = '' THEN CAST([] AS VARCHAR[]) WHEN {1} IS NULL THEN string_split({0}, '') WHEN {1} = '' THEN [{0}] ELSE string_split({0}, {1}) END)
+string_to_array(text, text, text) -> text[] : (CASE WHEN {2} IS NULL THEN @text_array({0}, coalesce({1}, chr(0)), chr(0)) ELSE @text_array({0}, coalesce({1}, chr(0)), {2}) END)
 encode(bytea, text) -> text : @encode(lower(hex({0})), {1})
 decode(text, text) -> bytea : unhex(@decode({0}, {1}))
 convert_from(bytea, text) -> text : decode({0})
@@ -130,11 +181,16 @@ to_timestamp(float8) -> timestamptz : make_timestamp(CAST(round({0} * 1000000) A
 to_number(text, text) -> quotient : @to_number({0}, {1})
 age(timestamp, timestamp) -> interval : age({0}, {1})
 age(timestamp) -> interval : age(CAST(CAST(get_current_timestamp() AT TIME ZONE 'UTC' AS DATE) AS TIMESTAMP), {0})
-date_trunc(text, timestamp) -> timestamp : CAST(date_trunc({0}, {1}) AS TIMESTAMP)
-date_trunc(text, timestamptz) -> timestamptz : CAST(date_trunc({0}, {1}) AS TIMESTAMP)
+date_trunc(text, timestamp) -> timestamp : (CASE WHEN lower({0}) IN ('century', 'millennium', 'centuries', 'millennia') THEN CAST(date_trunc({0}, CAST({1} AS TIMESTAMP) - to_years(1)) + to_years(1) AS TIMESTAMP) ELSE CAST(date_trunc({0}, {1}) AS TIMESTAMP) END)
+date_trunc(text, timestamptz) -> timestamptz : (CASE WHEN lower({0}) IN ('century', 'millennium', 'centuries', 'millennia') THEN CAST(date_trunc({0}, CAST({1} AS TIMESTAMP) - to_years(1)) + to_years(1) AS TIMESTAMP) ELSE CAST(date_trunc({0}, {1}) AS TIMESTAMP) END)
+date_trunc(text, timestamptz, text) -> timestamptz : CAST(timezone({2}, CAST(date_trunc({0}, timezone({2}, {1} AT TIME ZONE 'UTC')) AS TIMESTAMP)) AT TIME ZONE 'UTC' AS TIMESTAMP)
 date_trunc(text, interval) -> interval
-make_date(int4, int4, int4) -> date
+make_date(int4, int4, int4) -> date : (CASE WHEN {0} = 0 THEN CAST(error('22008|date field value out of range: 0') AS DATE) ELSE make_date({0} + CAST({0} < 0 AS INTEGER), {1}, {2}) END)
 make_time(int4, int4, float8) -> time : make_time({0}, {1}, {2})
+make_timestamptz(int4, int4, int4, int4, int4, float8) -> timestamptz : make_timestamp({0}, {1}, {2}, {3}, {4}, {5})
+make_timestamptz(int4, int4, int4, int4, int4, float8, text) -> timestamptz : CAST(timezone({6}, make_timestamp({0}, {1}, {2}, {3}, {4}, {5})) AT TIME ZONE 'UTC' AS TIMESTAMP)
+timezone(text, timestamptz) -> timestamp : timezone({0}, {1} AT TIME ZONE 'UTC')
+timezone(text, timestamp) -> timestamptz : CAST(timezone({0}, {1}) AT TIME ZONE 'UTC' AS TIMESTAMP)
 make_timestamp(int4, int4, int4, int4, int4, float8) -> timestamp
 isfinite(date) -> bool
 isfinite(timestamp) -> bool
@@ -151,9 +207,32 @@ array_cat(array, array) -> = : list_concat({0}, {1})
 array_remove(array, element) -> = : list_filter({0}, lambda e: e IS DISTINCT FROM {1})
 array_replace(array, element, element) -> = : list_transform({0}, lambda e: CASE WHEN e IS NOT DISTINCT FROM {1} THEN {2} ELSE e END)
 array_position(array, element) -> int4 : CAST(list_position({0}, {1}) AS INTEGER)
+array_position(array, element, int4) -> int4 : CAST(list_position({0}[{2}:], {1}) + {2} - 1 AS INTEGER)
+array_dims(array) -> text : ('[1:' || CAST(nullif(len({0}), 0) AS VARCHAR) || ']')
+trim_array(array, int4) -> = : {0}[1:greatest(len({0}) - CASE WHEN {1} < 0 OR {1} > len({0}) THEN CAST(error('2202E|number of elements to trim must be between 0 and ' || CAST(len({0}) AS VARCHAR)) AS INTEGER) ELSE {1} END, 0)]
 array_positions(array, element) -> int4[] : CAST(list_filter(range(1, len({0}) + 1), lambda e: {0}[e] IS NOT DISTINCT FROM {1}) AS INTEGER[])
 array_to_string(array, text) -> text : array_to_string(list_filter({0t}, lambda e: e IS NOT NULL), {1})
 array_to_string(array, text, text) -> text : array_to_string(list_transform({0t}, lambda e: coalesce(e, {2})), {1})
+json_strip_nulls(json) -> json : @json_edit({0}, 'strip_nulls:json', CAST([] AS VARCHAR[]), '')
+json_object(text[]) -> json : @json_made(list_transform({0}, lambda e: CAST(to_json(e) AS VARCHAR)), 'object:json')
+json_object(text[], text[]) -> json : @json_made(flatten(list_transform(range(1, len({0}) + 1), lambda e: [CAST(to_json({0}[e]) AS VARCHAR), CAST(to_json({1}[e]) AS VARCHAR)])), 'object:json')
+jsonb_object(text[]) -> jsonb : @json_made(list_transform({0}, lambda e: CAST(to_json(e) AS VARCHAR)), 'object:jsonb')
+jsonb_object(text[], text[]) -> jsonb : @json_made(flatten(list_transform(range(1, len({0}) + 1), lambda e: [CAST(to_json({0}[e]) AS VARCHAR), CAST(to_json({1}[e]) AS VARCHAR)])), 'object:jsonb')
+jsonb_delete_path(jsonb, text[]) -> jsonb : @json_edit({0}, 'delete', {1}, '')
+jsonb_path_exists(jsonb, jsonpath) -> bool : (len(@json_path({0}, {1}, '{}', '')) > 0)
+jsonb_path_exists(jsonb, jsonpath, jsonb) -> bool : (len(@json_path({0}, {1}, {2}, '')) > 0)
+jsonb_path_exists(jsonb, jsonpath, jsonb, bool) -> bool : (len(@json_path({0}, {1}, {2}, CASE WHEN {3} THEN 'silent' ELSE '' END)) > 0)
+jsonb_path_exists_opr(jsonb, jsonpath) -> bool : (len(@json_path({0}, {1}, '{}', 'silent')) > 0)
+jsonb_path_match(jsonb, jsonpath) -> bool : @json_path_match({0}, {1}, '{}', '')
+jsonb_path_match(jsonb, jsonpath, jsonb) -> bool : @json_path_match({0}, {1}, {2}, '')
+jsonb_path_match(jsonb, jsonpath, jsonb, bool) -> bool : @json_path_match({0}, {1}, {2}, CASE WHEN {3} THEN 'silent' ELSE '' END)
+jsonb_path_match_opr(jsonb, jsonpath) -> bool : @json_path_match({0}, {1}, '{}', 'silent')
+jsonb_path_query_array(jsonb, jsonpath) -> jsonb : @json_made(@json_path({0}, {1}, '{}', ''), 'array:jsonb')
+jsonb_path_query_array(jsonb, jsonpath, jsonb) -> jsonb : @json_made(@json_path({0}, {1}, {2}, ''), 'array:jsonb')
+jsonb_path_query_array(jsonb, jsonpath, jsonb, bool) -> jsonb : @json_made(@json_path({0}, {1}, {2}, CASE WHEN {3} THEN 'silent' ELSE '' END), 'array:jsonb')
+jsonb_path_query_first(jsonb, jsonpath) -> jsonb : @json_path({0}, {1}, '{}', '')[1]
+jsonb_path_query_first(jsonb, jsonpath, jsonb) -> jsonb : @json_path({0}, {1}, {2}, '')[1]
+jsonb_path_query_first(jsonb, jsonpath, jsonb, bool) -> jsonb : @json_path({0}, {1}, {2}, CASE WHEN {3} THEN 'silent' ELSE '' END)[1]
 jsonb_typeof(jsonb) -> text : @json_kind({0}, 'type')
 json_typeof(json) -> text : @json_kind({0}, 'type')
 jsonb_array_length(jsonb) -> int4 : CAST(@json_kind({0}, 'length') AS INTEGER)
@@ -198,6 +277,7 @@ bit_or(int8) -> int8 : bit_or({d}{0}{o}){f}{w}
 bit_xor(int4) -> int4 : bit_xor({d}{0}{o}){f}{w}
 bit_xor(int8) -> int8 : bit_xor({d}{0}{o}){f}{w}
 string_agg(text, text) -> text : string_agg({d}{0}, {1}{o}){f}{w}
+string_agg(bytea, bytea) -> bytea : unhex(string_agg({d}hex({0}), hex({1}){o}){f}{w})
 array_agg(any) -> array0 : array_agg({d}{0}{o}){f}{w}
 stddev(float8) -> float8 : stddev_samp({d}{0}{o}){f}{w}
 stddev_samp(float8) -> float8 : stddev_samp({d}{0}{o}){f}{w}
@@ -229,7 +309,7 @@ rank() -> int8 : rank(){f}{w}
 dense_rank() -> int8 : dense_rank(){f}{w}
 percent_rank() -> float8 : percent_rank(){f}{w}
 cume_dist() -> float8 : cume_dist(){f}{w}
-ntile(int4) -> int4 : CAST(ntile({0}){f}{w} AS INTEGER)
+ntile(int4) -> int4 : CAST(ntile(CASE WHEN {0} <= 0 THEN CAST(error('22014|argument of ntile must be greater than zero') AS INTEGER) ELSE {0} END){f}{w} AS INTEGER)
 lag(any) -> = : lag({0}){f}{w}
 lag(any, int4) -> = : lag({0}, {1}){f}{w}
 lag(any, int4, same) -> = : lag({0}, {1}, {2}){f}{w}
@@ -238,8 +318,13 @@ lead(any, int4) -> = : lead({0}, {1}){f}{w}
 lead(any, int4, same) -> = : lead({0}, {1}, {2}){f}{w}
 first_value(any) -> = : first_value({0}){f}{w}
 last_value(any) -> = : last_value({0}){f}{w}
-nth_value(any, int4) -> = : nth_value({0}, {1}){f}{w}
+nth_value(any, int4) -> = : nth_value({0}, CASE WHEN {1} <= 0 THEN CAST(error('22016|argument of nth_value must be greater than zero') AS INTEGER) ELSE {1} END){f}{w}
 """
+
+
+ROW_FUNCTIONS = frozenset({
+    "generate_series", "generate_subscripts", "json_array_elements", "json_array_elements_text", "json_object_keys", "jsonb_array_elements", "jsonb_array_elements_text", "jsonb_object_keys", "jsonb_path_query", "regexp_matches", "regexp_split_to_table", "string_to_table", "unnest"})
+"""Those that give rows."""
 
 
 class Signature(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, UnknownNameError, UnsupportedError
-from ontolake.sql.executor import calls, casts, operators, python_functions
+from ontolake.sql.executor import calls, casts, operators, python_functions, row_functions
 from ontolake.sql.executor.expressions import Expressions
 from ontolake.sql.executor.pg_types import INT8, TEXT, PgType, common
 from ontolake.sql.executor.scopes import CompiledQuery, FromRelation, Output, Scope, VisibleColumn
@@ -85,6 +85,8 @@ class FromCompiler(Expressions):
             raise UnsupportedError("TABLESAMPLE is not supported", hint="ORDER BY random() LIMIT takes any rows")
         if isinstance(node, exp.Paren):
             return self._source(node.this, scope)
+        if isinstance(node, exp.Table) and node.args.get("rows_from"):
+            return self._rows_from(node, scope)
         if isinstance(node, exp.Table):
             return self._table(node, scope) if isinstance(node.this, exp.Identifier) else self._function(
                 node.this, node, scope)  # fmt: skip
@@ -160,11 +162,11 @@ class FromCompiler(Expressions):
         offset = node.args.get("offset")
         numbered = bool(node.args.get("ordinality") or offset)
         lateral = any(each.loose for each in arguments)
-        if name in calls.PAIRS:
+        if name in row_functions.PAIRS:
             return self._pairs(name, arguments, node, lateral)
-        if name in calls.SPREADING:
-            lists = [calls.SPREADING[name]([each]) for each in arguments] if name == "unnest" and len(arguments) > 1 else [  # noqa: E501
-                calls.SPREADING[name](arguments)]  # fmt: skip
+        if name in row_functions.SPREADING:
+            lists = [row_functions.SPREADING[name]([each]) for each in arguments] if name == "unnest" and len(arguments) > 1 else [  # noqa: E501
+                row_functions.SPREADING[name](arguments)]  # fmt: skip
             sql = self._rows(lists, numbered)
             if (
                 name == "generate_series"
@@ -174,14 +176,33 @@ class FromCompiler(Expressions):
             ):
                 inner = lists[0][0].removeprefix("CAST(").rpartition(" AS ")[0]
                 sql = f"(SELECT CAST(generate_series AS {lists[0][1].duck}) AS c0 FROM {inner})"
-            shown = "value" if name in calls.NAMED_ROWS else shown
+            shown = "value" if name in row_functions.NAMED_ROWS else shown
             outputs = [Output(shown if len(lists) == 1 else name, type) for _, type in lists]
         else:
             value = calls.called(name, arguments)
             sql, outputs, lateral = f"(SELECT {value.sql} AS c0)", [Output(shown, value.type)], bool(value.loose)
+        scalar = len(outputs) == 1 and not numbered
         if numbered:
             outputs.append(Output(name_of(offset) if isinstance(offset, exp.Identifier) else "ordinality", INT8))
-        return self._relation(sql, node, name, outputs, lateral=lateral)
+        found = self._relation(sql, node, name, outputs, lateral=lateral)
+        return found._replace(relations=[each._replace(scalar=scalar) for each in found.relations])
+
+    def _rows_from(self, node: exp.Table, scope: Scope) -> FromItem:
+        """`ROWS FROM (f(…), g(…))`: functions side by side."""
+        lists, names = [], []
+        for each in node.args["rows_from"]:
+            name = str(each.this.this).lower() if isinstance(each.this, exp.Anonymous) else "unnest"
+            arguments = [self.expression(one, scope) for one in each.this.expressions]
+            if name in row_functions.SPREADING:
+                lists.append(row_functions.SPREADING[name](arguments))
+            else:
+                value = calls.called(name, arguments)
+                lists.append((f"[{value.sql}]", value.type))
+            names.append(name)
+        numbered = bool(node.args.get("ordinality"))
+        outputs = [Output(name, type) for name, (_, type) in zip(names, lists, strict=True)]
+        outputs += [Output("ordinality", INT8)] if numbered else []
+        return self._relation(self._rows(lists, numbered), node, names[0], outputs)
 
     def _rows(self, lists: Sequence[tuple[str, PgType]], numbered: bool) -> str:
         parts = [f"unnest({sql}) AS c{n}" for n, (sql, _) in enumerate(lists)]
@@ -191,7 +212,7 @@ class FromCompiler(Expressions):
         return f"(SELECT {', '.join(parts)})"
 
     def _pairs(self, name: str, arguments: list[TypedSql], node: exp.Expr, lateral: bool) -> FromItem:
-        kind, source = calls.PAIRS[name]
+        kind, source = row_functions.PAIRS[name]
         value = casts.converted(arguments[0], source)
         order = "json" if source.name == "json" and kind == "json" else kind
         keys = python_functions.call("json_list", value.sql, f"'keys:{order}'")

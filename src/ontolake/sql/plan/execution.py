@@ -30,8 +30,8 @@ def compiled(
     """A statement in DuckDB's SQL. Raises `SqlError`."""
     known = {name: KnownTable(table.columns, tuple((keys or {}).get(name, ()))) for name, table in tables.items()}
     try:
-        return Queries(known, {name: PgType(name, labels=type.labels) for name, type in (enums or {}).items()}).query(
-            tree, None)
+        named = {name: PgType(name, labels=type.labels) for name, type in (enums or {}).items()}
+        return Queries(known, named).statement(tree)
     except RecursionError as error:
         raise SqlError("the statement is nested too deeply", sqlstate="54001") from error
 

@@ -33,6 +33,7 @@ from ontolake.sql.plan.conditions import (
     inner_parts,
     table_and_name,
 )
+from ontolake.sql.plan.derived import derive
 from ontolake.sql.plan.joins import key_requests
 from ontolake.sql.plan.limits import window_of
 from ontolake.sql.plan.matching import facts, normal
@@ -94,6 +95,7 @@ class QueryPlan:
                                        hint="run it by itself, in one transaction")
         if copy.find(exp.TableSample) is not None:
             raise UnsupportedError("TABLESAMPLE is not supported", hint="ORDER BY random() LIMIT takes any rows")
+        derive(copy, lambda node: _found(node, copy, given, find))
         scopes = list(traverse_scope(copy)) if isinstance(copy, exp.Query) else []
         tables = [(scope, alias, node) for scope in scopes for alias, node in _tables(scope)]
         known = [each for each in tables if not _is_given(each[2], given)]
@@ -449,6 +451,15 @@ def _conditions(
     known = facts(parts, lambda each: resolve(each) is not None) if any(
         index.predicate for index in table.indexes) else frozenset()
     return [each for number, part in enumerate(parts) for each in conditions_of(part, number, resolve)], known
+
+
+def _found(node: exp.Table, tree: exp.Expr, given: Mapping[str, pa.Table], find: Find) -> Table | None:
+    """The table that a node names; None if it is rows that are given, or a query of WITH."""
+    name = name_of(node.this)
+    if _is_given(node, given) or (not node.args.get("db") and any(
+            name_of(each.args["alias"].this) == name for each in tree.find_all(exp.CTE))):  # fmt: skip
+        return None
+    return find(node)[0]
 
 
 def _is_given(node: exp.Table, given: Mapping[str, pa.Table]) -> bool:

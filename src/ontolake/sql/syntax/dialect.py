@@ -57,6 +57,37 @@ class OntolakePostgres(Postgres):
                     self._advance()
             return self.expression(exp.Interval(this=text, unit=None if unit is None else exp.Var(this=unit)))
 
+        def _parse_lambda(self, alias: bool = False, **options: Any) -> Any:
+            """An argument; `VARIADIC array` stands for all elements of an array."""
+            following = self._next
+            if self._curr is not None and self._curr.text.upper() == "VARIADIC" and following is not None and \
+                    following.token_type not in (TokenType.COMMA, TokenType.R_PAREN, TokenType.DOT):  # fmt: skip
+                self._advance()
+                inner = super()._parse_lambda(alias=alias, **options)
+                return self.expression(exp.Anonymous(this="variadic", expressions=[inner]))
+            return super()._parse_lambda(alias=alias, **options)
+
+        def _parse_ordered(self, parse_method: Any = None) -> Any:
+            """`ORDER BY x USING >` is DESC."""
+            operators: list[str] = []
+
+            def parse() -> Any:
+                found = parse_method() if parse_method else self._parse_disjunction()
+                if found is not None and self._curr is not None and self._curr.token_type == TokenType.USING:
+                    self._advance()
+                    operators.append(self._curr.text if self._curr is not None else "")
+                    if operators[0] not in ("<", ">"):
+                        self.raise_error("operator < or > expected")
+                    self._advance()
+                return found
+
+            ordered = super()._parse_ordered(parse)
+            if operators and isinstance(ordered, exp.Ordered):
+                ordered.set("desc", operators[0] == ">")
+                if operators[0] == ">" and not ordered.args.get("nulls_first"):
+                    ordered.set("nulls_first", True)
+            return ordered
+
     class Generator(PostgresGenerator):
         def interval_sql(self, expression: exp.Interval) -> str:
             unit = expression.args.get("unit")
