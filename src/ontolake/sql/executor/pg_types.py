@@ -16,7 +16,7 @@ from sqlglot import exp
 from ontolake.sql import types
 from ontolake.sql.errors import UnknownNameError, UnsupportedError
 from ontolake.sql.syntax.statements import name_of
-from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW
+from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW, RECORD_ARROW
 
 DIGITS = 38
 """Digits that a number of DuckDB holds."""
@@ -274,4 +274,5 @@ def to_arrow(type: PgType, given: pa.DataType) -> pa.DataType:
 _OUT = {
     "uuid": pa.uuid(), "json": pa.json_(pa.string()), "jsonb": JSONB_ARROW, "text": pa.string(), "varchar": pa.string(),
     "bpchar": pa.string(), "unknown": pa.string(), "name": pa.string(), "bytea": pa.binary(),
+    "record": RECORD_ARROW,
 }  # fmt: skip

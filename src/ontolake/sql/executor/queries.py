@@ -10,7 +10,7 @@ from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, Uns
 from ontolake.sql.executor import casts, operators, records
 from ontolake.sql.executor.aggregates import direction
 from ontolake.sql.executor.names import output_name
-from ontolake.sql.executor.pg_types import DIGITS, INT8, TEXT, PgType, common, numeric
+from ontolake.sql.executor.pg_types import DIGITS, INT8, RECORD, TEXT, PgType, common, numeric
 from ontolake.sql.executor.scopes import CompiledQuery, Cte, Output, Scope, VisibleColumn
 from ontolake.sql.executor.sources import FromCompiler
 from ontolake.sql.executor.typed import TypedSql
@@ -36,7 +36,7 @@ class Queries(FromCompiler):
             is_record = output.type.name.rstrip("[]") == "record"
             sql = casts.as_text(f"{name}.c{n}", output.type) if is_record else f"{name}.c{n}"
             parts.append(f"{sql} AS c{n}")
-            outputs.append(Output(output.name, TEXT) if is_record else output)
+            outputs.append(Output(output.name, RECORD) if is_record else output)
         return found._replace(sql=f"SELECT {', '.join(parts)} FROM ({found.sql}) AS {name}", outputs=outputs)
 
     def query(self, node: exp.Expr, parent: Scope | None) -> CompiledQuery:

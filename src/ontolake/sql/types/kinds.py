@@ -71,6 +71,8 @@ ORIGINAL = frozenset(range(Kind.BOOLEAN, Kind.BYTES + 1))
 VENDOR, ENUM = "PostgreSQL", "enum"
 NUMERIC_ARROW = pa.opaque(pa.string(), "numeric", VENDOR)
 JSONB_ARROW = pa.opaque(pa.string(), "jsonb", VENDOR)
+RECORD_ARROW = pa.opaque(pa.string(), "record", VENDOR)
+"""A row within a row, as its text. Columns of tables cannot be of it."""
 
 
 class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
