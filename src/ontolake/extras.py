@@ -11,6 +11,8 @@ EXTRAS = {
     "s3": {"obstore": "obstore"},
     "graph": {"lance": "pylance", "datafusion": "datafusion"},
     "sql": {"sqlglot": "sqlglot", "duckdb": "duckdb"},
+    "server": {"starlette": "starlette", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client",
+               "opentelemetry": "opentelemetry-api"},
     "spark": {"pyspark": "pyspark", "py4j": "pyspark", "pandas": "pandas"},
 }
 """For each extra the modules that it brings, with the packages that have them."""

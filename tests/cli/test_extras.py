@@ -92,6 +92,8 @@ WAYS = {
                 ["from ontolake.sql import open_database", "import ontolake.sql.dbapi", "import ontolake.sql.types"]),
     "duckdb": ("sql", ["sql tables.db SELECT(abs(id))FROM/**/x"],
                ["from ontolake.sql import open_database; open_database('tables.db').query('SELECT abs(id) FROM x')"]),
+    **{module: ("server", ["serve tables.db --port 0"], [])
+       for module in ("starlette", "uvicorn", "prometheus_client", "opentelemetry")},
     "pyspark": ("spark", [
         "pipeline run things.py --store things.db", "pipeline plan things.py", "spark verify lake/",
         "spark export lake/ -o out", "spark convert lake/ copy/", "spark reindex lake/",
