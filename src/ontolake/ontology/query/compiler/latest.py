@@ -90,32 +90,87 @@ def no_newer(alias: str, source: str, keys: Sequence[tuple[str, str]], as_of: st
 
 def not_superseded(alias: str, superseded: str, as_of: str | None = None) -> str:
     """A condition on `alias`: `superseded`, a table of rows that have a successor, does not have it (yet)."""
-    bound = f" AND over.superseded_by <= {as_of}" if as_of else ""
-    condition = f"NOT EXISTS (SELECT 1 FROM {superseded} AS over WHERE over.row_id = {alias}.rowid{bound})"
+    condition = _Successors(superseded, f"over.superseded_by <= {as_of}" if as_of else None).none(alias)
     return f"{alias}.commit_id <= {as_of} AND {condition}" if as_of else condition
 
 
 def not_superseded_on(
-    alias: str, lineage: BranchLineage, superseded: str, elsewhere: str, as_of: str | None = None, *,
-    deletions: bool = True,
+    alias: str, lineage: BranchLineage, tables: SuccessorTables, as_of: str | None = None, *, deletions: bool = True
 ) -> str:  # fmt: skip
     """The same on a lineage: visible, without a visible successor, and no deletion.
 
-    `superseded` has the successors on the first branch, `elsewhere` those on others. Without `deletions` there are none
-    to leave out.
+    Without `deletions` there are none to leave out.
     """
-    bound = f" AND over.superseded_by <= {as_of}" if as_of else ""
-    found = [*([f"NOT {alias}.{DELETED}"] if deletions else []), *([f"{alias}.commit_id <= {as_of}"] if as_of else [])]
-    found += [lineage.sees_row(alias)] if lineage.segments else []
+    seen = _seen(alias, lineage, as_of, deletions=deletions)
+    return " AND ".join([*seen, *(one.none(alias) for one in _successors(lineage, tables, as_of))])
+
+
+def scan_on(
+    alias: str, source: str, lineage: BranchLineage, tables: SuccessorTables, as_of: str | None = None, *,
+    deletions: bool = True,
+) -> tuple[str, str]:  # fmt: skip
+    """The same for a statement that looks at all rows: what to read from, and the condition.
+
+    A join finds the successors on the first branch with one cursor for all rows, in the order of the rows. Those on
+    other branches are listed once; there are no more of them than rows to look at.
+    """
+    conditions = _seen(alias, lineage, as_of, deletions=deletions)
+    for one in _successors(lineage, tables, as_of):
+        if one.counts is None:
+            conditions.append(one.none(alias))
+        elif one.table == tables.first:
+            source = f"{source} LEFT JOIN {one.table} AS over ON over.row_id = {alias}.rowid AND {one.counts}"
+            conditions.append("over.row_id IS NULL")
+        else:
+            listed = f"SELECT over.row_id FROM {one.table} AS over WHERE {one.counts}"
+            conditions.append(f"CASE WHEN {alias}.rowid IN ({listed}) THEN 0 ELSE 1 END")
+    return source, " AND ".join(conditions)
+
+
+class SuccessorTables(NamedTuple):
+    """The tables of those rows of a table that have a successor on the first branch, and on others."""
+
+    first: str
+    others: str
+
+
+class _Successors(NamedTuple):
+    """A table of rows that have a successor, and which of its entries count: a condition on `over`, or None for all."""
+
+    table: str
+    counts: str | None
+
+    def none(self, alias: str) -> str:
+        """A condition on `alias`: no entry of it counts.
+
+        Most rows have no entry. `IN` finds that out in the table's own tree with one cursor for all rows, where
+        `EXISTS` opens one for each.
+        """
+        if self.counts is None:
+            return f"{alias}.rowid NOT IN (SELECT row_id FROM {self.table})"
+        return (f"CASE WHEN {alias}.rowid IN (SELECT row_id FROM {self.table}) THEN NOT EXISTS (SELECT 1 "
+                f"FROM {self.table} AS over WHERE over.row_id = {alias}.rowid AND {self.counts}) ELSE 1 END")
+
+
+def _seen(alias: str, lineage: BranchLineage, as_of: str | None, *, deletions: bool) -> list[str]:
+    """Conditions on a row: it is part of the lineage, up to a bound, and no deletion."""
+    return [*([f"NOT {alias}.{DELETED}"] if deletions else []), *([f"{alias}.commit_id <= {as_of}"] if as_of else []),
+            *([lineage.sees_row(alias)] if lineage.segments else [])]  # fmt: skip
+
+
+def _successors(lineage: BranchLineage, tables: SuccessorTables, as_of: str | None) -> list[_Successors]:
+    """The tables that have successors on a lineage."""
+    bound = [f"over.superseded_by <= {as_of}"] if as_of else []
+    found: list[_Successors] = []
     first = next((one for one in lineage.segments or MAIN.segments if not one.branch), None)
     if first is not None:
-        until = "" if first.until is None else f" AND over.superseded_by <= {first.until}"
-        found.append(f"NOT EXISTS (SELECT 1 FROM {superseded} AS over WHERE over.row_id = {alias}.rowid{until}{bound})")
+        until = [] if first.until is None else [f"over.superseded_by <= {first.until}"]
+        found.append(_Successors(tables.first, " AND ".join([*until, *bound]) or None))
     others = BranchLineage(tuple(one for one in lineage.segments if one.branch))
     if others.segments:
-        found.append(f"NOT EXISTS (SELECT 1 FROM {elsewhere} AS over WHERE over.row_id = {alias}.rowid AND "
-                     f"{others.sees('over.branch_id', 'over.superseded_by')}{bound})")
-    return " AND ".join(found)
+        seen = others.sees("over.branch_id", "over.superseded_by")
+        found.append(_Successors(tables.others, " AND ".join([seen, *bound])))
+    return found
 
 
 def newest_of(

@@ -64,6 +64,10 @@ class Sources(Protocol):
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
         ...
 
+    def scan(self, info: TypeInfo, alias: str, as_of: str | None) -> tuple[str, str]:
+        """What a statement that looks at all rows of a type reads from, and the same condition."""
+        ...
+
     def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
         """The same for an entity whose key is given as SQL."""
         ...
@@ -276,8 +280,7 @@ class _Compiler:
         return f" ORDER BY {', '.join(terms)}" if terms else ""
 
     def _from(self) -> str:
-        root = self._rows[0]
-        sql = f"{self._sources.source(root.info)} AS {root.alias}"
+        root, sql = self._rows[0], self._root()[0]
         for position, hop in enumerate(self._plan.hops):
             near, relation, far = self._rows[2 * position : 2 * position + 3]
             here, there = ("left_key", "right_key") if hop.forward else ("right_key", "left_key")
@@ -296,6 +299,15 @@ class _Compiler:
         latest = self._sources.latest_of(row.info, row.alias, key, self._as_of)
         return f"{source} AS {row.alias} ON {row.alias}.{quoted(name)} = {key} AND {latest}"
 
+    def _root(self) -> tuple[str, str]:
+        """What the rows of the root are read from, and a condition on those that are the latest."""
+        root, plan = self._rows[0], self._plan
+        extremes = plan.output == "measures" and any(measure.op in ("min", "max") for measure in plan.measures)
+        if not (plan.where or plan.history or plan.since or plan.hops or plan.limit or extremes):
+            return self._sources.scan(root.info, root.alias, self._as_of)  # no index leads past rows
+        return (f"{self._sources.source(root.info)} AS {root.alias}",
+                self._sources.latest(root.info, root.alias, self._as_of))
+
     def _bounds(self) -> list[str]:
         """Which rows of the root count: all of history within the bounds if asked for, else the latest."""
         row = self._rows[0]
@@ -308,7 +320,7 @@ class _Compiler:
         elif self._known_key is not None:
             found.append(self._sources.latest_of(row.info, row.alias, self._known_key, self._as_of))
         else:
-            found.append(self._sources.latest(row.info, row.alias, self._as_of))
+            found.append(self._root()[1])
         if self._since:
             found.append(f"{row.alias}.commit_id > {self._since}")
         return found

@@ -125,6 +125,10 @@ class SqliteRepository(SingleLine, ABC):
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
 
+    def scan(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> tuple[str, str]:
+        """What a statement that looks at all rows of a type reads from, and the same condition."""
+        return f"{self.source(info)} AS {alias}", self.latest(info, alias, as_of)
+
     def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
         """The same for an entity whose key is given as SQL."""
         return newest_of(alias, self.source(info), [(self.key_column("entity_key"), key)], as_of)
@@ -373,7 +377,8 @@ class SqliteRepository(SingleLine, ABC):
 
     def _stored_sql(self, stored: StoredType, columns: str) -> str:
         self.refresh()
-        return f"SELECT {columns} FROM {self.source(stored)} AS t WHERE {self.latest(stored, 't', None)}"
+        source, latest = self.scan(stored, "t", None)
+        return f"SELECT {columns} FROM {source} WHERE {latest}"
 
     def commits(self, *, since: int = 0, until: int | None = None, limit: int | None = None) -> Iterator[Commit[int]]:
         return control.commits(self.db, since, until, limit)

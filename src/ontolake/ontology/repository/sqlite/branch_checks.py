@@ -11,7 +11,7 @@ from ontolake.history import Damage
 from ontolake.model.stored import StoredType
 from ontolake.ontology.query.compiler.latest import BRANCH, newest_of, not_superseded_on, quoted
 from ontolake.ontology.query.compiler.statements import key_columns
-from ontolake.ontology.repository.sqlite.tables import elsewhere, superseded
+from ontolake.ontology.repository.sqlite.tables import successors
 
 if TYPE_CHECKING:
     from ontolake.ontology.repository.sqlite.v3 import SqliteRepositoryV3
@@ -59,13 +59,13 @@ def _rows(repository: SqliteRepositoryV3, table: str, stored: StoredType) -> Ite
                              "WHERE id = t.commit_id)", f"row of {table}", "it is not on the branch of its commit")
         for branch in repository.branch_rows():
             lineage = repository.on(branch.id).lineage
-            scanned = not_superseded_on("t", lineage, superseded(table), elsewhere(table))
+            scanned = not_superseded_on("t", lineage, successors(table))
             looked_up = newest_of("t", name, [(key, f"t.{key}") for key in keys], None, lineage)
             for only, other in ((scanned, looked_up), (looked_up, scanned)):
                 yield from _told(db, f"SELECT t.row_id FROM {name} AS t WHERE {only} EXCEPT SELECT t.row_id FROM "
                                      f"{name} AS t WHERE {other}", f"row of {table}",
                                  f"on branch {branch.name} the index and the successors tell different latest rows")
-        for over in (superseded(table), elsewhere(table)):
+        for over in successors(table):
             yield from _told(db, f"SELECT row_id FROM {over} WHERE row_id NOT IN (SELECT row_id FROM {name})",
                              f"row of {over}", "it tells the successor of a row that is not there")
     except apsw.SQLError as error:

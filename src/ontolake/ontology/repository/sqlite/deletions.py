@@ -92,8 +92,8 @@ def keys_besides(repository: SqliteRepositoryV3, info: TypeInfo, keys: Collectio
     """The keys of a type that are there and are not among these."""
     width = len(info.keys)
     names = ", ".join(f"t.{key}" for key in key_columns(info)[:width])
-    rows: Any = repository.db.execute(f"SELECT {names} FROM {repository.source(info)} AS t "
-                                      f"WHERE {repository.latest(info, 't', None)} ORDER BY t.rowid")
+    source, latest = repository.scan(info, "t", None)
+    rows: Any = repository.db.execute(f"SELECT {names} FROM {source} WHERE {latest} ORDER BY t.rowid")
     kept = set(keys)
     return [row for row in rows if row not in kept]
 

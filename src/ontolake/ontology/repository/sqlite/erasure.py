@@ -28,7 +28,7 @@ from ontolake.ontology.repository.branched import ErasureRecord
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.sqlite.beside import write_transaction
 from ontolake.ontology.repository.sqlite.columns import renew
-from ontolake.ontology.repository.sqlite.tables import elsewhere, superseded
+from ontolake.ontology.repository.sqlite.tables import successors
 from ontolake.ontology.repository.times import now_text
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SqliteErasure:
             places = self._places()
             for table, rows in places:
                 given = (given_list(rows),)
-                for over in (superseded(table), elsewhere(table)):
+                for over in successors(table):
                     self._db.execute(f"DELETE FROM {over} WHERE row_id IN (SELECT value FROM {VALUES}(?))", given)
                 self._db.execute(f"DELETE FROM main.{quoted(table)} WHERE row_id IN (SELECT value FROM {VALUES}(?))",
                                  given)

@@ -7,7 +7,7 @@ import apsw
 from ontolake.model.columns import ENTITY_COLUMNS, ROWID_NAMES, Column
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
-from ontolake.ontology.query.compiler.latest import BRANCH, DELETED, quoted, raw
+from ontolake.ontology.query.compiler.latest import BRANCH, DELETED, SuccessorTables, quoted, raw
 from ontolake.ontology.query.compiler.statements import key_columns
 
 
@@ -55,6 +55,11 @@ def superseded(name: str) -> str:
 def elsewhere(name: str) -> str:
     """The table of rows that have a successor on another branch than the first: one a branch, as v3 has it."""
     return f"main.{quoted(name + '_superseded_elsewhere')}"
+
+
+def successors(name: str) -> SuccessorTables:
+    """Both."""
+    return SuccessorTables(superseded(name), elsewhere(name))
 
 
 def create_indexes(db: apsw.Connection, name: str, info: TypeInfo) -> None:

@@ -34,6 +34,7 @@ from ontolake.ontology.query.compiler.latest import (
     newest_row,
     not_superseded_on,
     quoted,
+    scan_on,
 )
 from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.query.plan import Plan, Values
@@ -46,7 +47,7 @@ from ontolake.ontology.repository.sqlite.columns import ColumnReader, Moment, re
 from ontolake.ontology.repository.sqlite.erasure import SqliteErasure, note
 from ontolake.ontology.repository.sqlite.scans import scans_of
 from ontolake.ontology.repository.sqlite.states import SqliteStates
-from ontolake.ontology.repository.sqlite.tables import create_table, elsewhere, superseded, table_name
+from ontolake.ontology.repository.sqlite.tables import create_table, elsewhere, successors, table_name
 from ontolake.ontology.repository.sqlite.uniqueness import check_unique
 from ontolake.ontology.repository.sqlite.v2 import Layout, SqliteRepositoryV2
 from ontolake.ontology.repository.times import now_text, parse_time
@@ -467,9 +468,15 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         found = self.layout_of(info)
         if found is None:
             return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
-        table = found.table_name
-        return not_superseded_on(alias, self.rows_seen, superseded(table), elsewhere(table), as_of,
+        return not_superseded_on(alias, self.rows_seen, successors(found.table_name), as_of,
                                  deletions=self._has_deletions(info))
+
+    def scan(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> tuple[str, str]:
+        found = self.layout_of(info)
+        if found is None:
+            return super().scan(info, alias, as_of)
+        return scan_on(alias, f"{self.source(info)} AS {alias}", self.rows_seen, successors(found.table_name), as_of,
+                       deletions=self._has_deletions(info))
 
     def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
         return newest_of(alias, self.source(info), [("entity_key", key)], as_of, self.rows_seen,
