@@ -10,7 +10,15 @@ import apsw
 from ontolake.model.stored import StoredType
 from ontolake.model.types import Kind, TypeInfo
 from ontolake.ontology.errors import SchemaValidationError
-from ontolake.ontology.query.compiler.latest import OLD, BranchLineage, newest_row, not_superseded, quoted
+from ontolake.ontology.query.compiler.latest import (
+    ALONE,
+    OLD,
+    BranchLineage,
+    newest_row,
+    not_superseded,
+    quoted,
+    scan_on,
+)
 from ontolake.ontology.query.compiler.statements import key_columns
 from ontolake.ontology.repository.protocol import Row
 from ontolake.ontology.repository.raw import raw_columns, raw_keys
@@ -21,6 +29,7 @@ from ontolake.ontology.repository.sqlite.tables import (
     create_indexes,
     create_table,
     empty_source,
+    successors,
     superseded,
     table_name,
 )
@@ -169,6 +178,13 @@ class SqliteRepositoryV2(SqliteRepository):
         if found is None:
             return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
         return not_superseded(alias, superseded(found.table_name), as_of)
+
+    def scan(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> tuple[str, str]:
+        found = self.layout_of(info)
+        if found is None:
+            return super().scan(info, alias, as_of)
+        return scan_on(alias, f"{self.source(info)} AS {alias}", ALONE, successors(found.table_name), as_of,
+                       deletions=False)
 
     def newest(self, info: TypeInfo | StoredType, keys: Sequence[str]) -> str:
         return newest_row(self.source(info), list(zip(key_columns(info), keys, strict=True)), self.lineage)
