@@ -12,6 +12,7 @@ MODULES = [
     "ontolake.ontology.repository.objects.layout", "ontolake.ontology.repository.objects.queue.layout",
     "ontolake.ontology.repository.objects.attachment", "ontolake.ontology.events.copies",
     "ontolake.ontology.moving.import_lines", "ontolake.documents.wire",
+    "ontolake.server.sync.messages",
 ]  # fmt: skip
 """Those that decode types of their own."""
 

@@ -33,6 +33,8 @@ from ontolake.server.origins import Origins
 from ontolake.server.problems import MEDIA_TYPE, RefusedError, problem_of
 from ontolake.server.rights import NOBODY, Principal, check, check_store
 from ontolake.server.routes import EXCHANGE, ROUTES, SOCKETS, Call, Reply, Route
+from ontolake.server.sync import endpoint
+from ontolake.server.sync.feeds import Watchers
 from ontolake.server.tokens import TokenFile
 
 Authenticate = Callable[[str], Principal | None]
@@ -66,6 +68,7 @@ class StoreServer:
         self.audit = options.audit
         self.tokens = options.tokens
         self.metrics = Metrics(stores)
+        self.watchers = Watchers(self.run)
         self.closing = asyncio.Event()
         """Set when the server ends: whoever follows something stops then."""
         self.slots = Slots(self.limits)
@@ -73,6 +76,7 @@ class StoreServer:
         self._readers = anyio.CapacityLimiter(self.limits.readers)
         self._writers = anyio.CapacityLimiter(self.limits.writers)
         assert api  # importing it declares the routes
+        assert endpoint
 
     def app(self) -> ASGIApp:
         """The ASGI application."""
@@ -167,12 +171,8 @@ class StoreServer:
 
     def identify(self, connection: HTTPConnection) -> Principal | None:
         """Who has the token of a request; None without a valid one."""
-        scheme, _, token = connection.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" and connection.scope["type"] == "websocket":
-            offered = (one.strip() for one in connection.headers.get("sec-websocket-protocol", "").split(","))
-            scheme, token = "bearer", next((one.removeprefix(BEARER_PROTOCOL) for one in offered
-                                            if one.startswith(BEARER_PROTOCOL)), "")  # fmt: skip
-        return self.authenticate(token.strip()) if scheme.lower() == "bearer" and token else None
+        token = sent_token(connection)
+        return self.authenticate(token) if token else None
 
     async def _talk(self, route: Route, socket: WebSocket) -> None:
         """Serve a WebSocket. One that is refused is answered with the status and the problem that HTTP would have."""
@@ -192,6 +192,16 @@ class StoreServer:
             return
         with telemetry.spanned(route.name, socket.headers, exchange.store, None):
             await route.handler(call)
+
+
+def sent_token(connection: HTTPConnection) -> str:
+    """The token that a request sends, as text; empty if it sends none."""
+    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" and connection.scope["type"] == "websocket":
+        offered = (one.strip() for one in connection.headers.get("sec-websocket-protocol", "").split(","))
+        scheme, token = "bearer", next((one.removeprefix(BEARER_PROTOCOL) for one in offered
+                                        if one.startswith(BEARER_PROTOCOL)), "")  # fmt: skip
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _checked(route: Route, call: Call) -> Any:

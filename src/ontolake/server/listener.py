@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ontolake.errors import Invalid, StorageError
 from ontolake.server.limits import Limits
+from ontolake.server.sync.transport import DroppableWebSocket
 
 _HEADERS = 64 * 1024
 """Bytes that the headers of a request may have."""
@@ -38,8 +39,8 @@ class Listener:
         self._host, self._tls = host, tls
         self._ended: BaseException | None = None
         config = uvicorn.Config(
-            app, loop="uvloop", http=_patient(limits.header_seconds), ws="websockets-sansio", lifespan="off",
-            log_config=None, access_log=False, server_header=False, proxy_headers=False,
+            app, loop="uvloop", http=_patient(limits.header_seconds), ws=DroppableWebSocket, lifespan="off",
+            ws_per_message_deflate=False, log_config=None, access_log=False, server_header=False, proxy_headers=False,
             limit_concurrency=limits.connections, timeout_keep_alive=max(1, int(limits.idle_seconds)),
             timeout_graceful_shutdown=limits.grace_seconds, ssl_context_factory=None if tls is None else
             lambda *_: tls, ws_max_size=limits.body)  # fmt: skip

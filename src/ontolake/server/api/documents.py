@@ -174,14 +174,16 @@ def _request(space: Space, sent: ClientCommit | BranchCreation | BranchDeletion)
        touches=lambda call: commit_touches(call.store, call.body))
 def transact_documents(call: Call) -> Any:
     """Apply operations as one commit, or not at all."""
-    return transact(call.store, call.body, call.principal)
+    made = transact(call.store, call.body, call.principal)
+    call.server.watchers.committed(call.store)
+    return made
 
 
 @route("POST", "/stores/{store}/memory/transact", body=ClientCommit, answers={200: CommitAnswer}, tag="documents",
        touches=lambda call: commit_touches(call.store, call.body))
 def memory_transact(call: Call) -> Any:
     """The same under its name in the protocol of documents."""
-    return transact(call.store, call.body, call.principal)
+    return transact_documents(call)
 
 
 def creation_touches(store: ServedStore, branch: BranchCreation) -> list[Touch]:
