@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+import msgspec
 
 from ontolake.decoders import learn
 from ontolake.documents.commits import Commit
@@ -29,21 +29,21 @@ from ontolake.documents.operations import (
 )
 
 
-class WireSet(Struct, frozen=True, tag="set", tag_field="op", forbid_unknown_fields=True):
+class WireSet(msgspec.Struct, frozen=True, tag="set", tag_field="op", forbid_unknown_fields=True):
     """Make `value` the whole document."""
 
     id: str
     value: dict[str, Any]
 
 
-class WirePatch(Struct, frozen=True, tag="patch", tag_field="op", forbid_unknown_fields=True):
+class WirePatch(msgspec.Struct, frozen=True, tag="patch", tag_field="op", forbid_unknown_fields=True):
     """Change parts of a document."""
 
     id: str
     patches: list[dict[str, Any]]
 
 
-class WireDelete(Struct, frozen=True, tag="delete", tag_field="op", forbid_unknown_fields=True):
+class WireDelete(msgspec.Struct, frozen=True, tag="delete", tag_field="op", forbid_unknown_fields=True):
     """Leave a tombstone."""
 
     id: str
@@ -52,7 +52,7 @@ class WireDelete(Struct, frozen=True, tag="delete", tag_field="op", forbid_unkno
 WireOperation = WireSet | WirePatch | WireDelete
 
 
-class ClientCommit(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class ClientCommit(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """One transaction. `(sessionId, localSeq)` makes a retry safe; a server chooses both if `sessionId` is left out."""
 
     operations: list[WireOperation]
@@ -71,14 +71,14 @@ class ClientCommit(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
                 for one in self.operations]  # fmt: skip
 
 
-class ResolvedRead(Struct, frozen=True, rename="camel"):
+class ResolvedRead(msgspec.Struct, frozen=True, rename="camel"):
     """A localSeq that a pending read named, and the seq that it was accepted as."""
 
     local_seq: int
     seq: int
 
 
-class CommitAnswer(Struct, frozen=True, rename="camel"):
+class CommitAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """A commit that was accepted."""
 
     seq: int
@@ -98,7 +98,7 @@ class CommitAnswer(Struct, frozen=True, rename="camel"):
                    commit.author, commit.message, resolved)  # fmt: skip
 
 
-class BranchCreation(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class BranchCreation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A branch to create from `parent`, as that was at `atSeq`, or from a reference `at`."""
 
     name: str
@@ -109,7 +109,7 @@ class BranchCreation(Struct, frozen=True, rename="camel", forbid_unknown_fields=
     local_seq: int | None = None
 
 
-class BranchDeletion(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class BranchDeletion(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A branch to give up, softly."""
 
     name: str
@@ -117,7 +117,7 @@ class BranchDeletion(Struct, frozen=True, rename="camel", forbid_unknown_fields=
     local_seq: int | None = None
 
 
-class WireState(Struct, frozen=True):
+class WireState(msgspec.Struct, frozen=True):
     """A document as it was read at `seq`; null if it is deleted or never was. `changed` touched it last, 0 for none."""
 
     id: str
@@ -131,7 +131,7 @@ class WireState(Struct, frozen=True):
         return cls(state.id, state.document, state.seq, state.changed, state.branch)
 
 
-class WireRevision(Struct, frozen=True, rename="camel"):
+class WireRevision(msgspec.Struct, frozen=True, rename="camel"):
     """One operation on a document, and the document that it led to."""
 
     id: str
@@ -154,4 +154,5 @@ def wire_operations(operations: Sequence[Operation]) -> list[WireOperation]:
             for one in operations]  # fmt: skip
 
 
-learn(ClientCommit, CommitAnswer, BranchCreation, BranchDeletion, WireState, WireRevision)
+learn(Set, Patch, Delete, DocumentState, Revision, ClientCommit, CommitAnswer, BranchCreation, BranchDeletion,
+      WireState, WireRevision)  # fmt: skip

@@ -29,7 +29,7 @@ from ontolake.server.problems import RefusedError, problem_of, status_of
 from ontolake.server.rights import ForbiddenError, Principal, TokenScope, check
 from ontolake.server.routes import EXCHANGE, Call
 from ontolake.server.sync import messages
-from ontolake.server.sync.feeds import BranchFeed, Page, SpaceFeeds, Wanted, entry
+from ontolake.server.sync.feeds import BranchFeed, FeedPage, SpaceFeeds, Wanted, entry
 from ontolake.server.sync.messages import encode
 from ontolake.server.sync.sessions import SessionKey
 from ontolake.server.sync.transport import EXTENSION
@@ -336,7 +336,7 @@ class SyncConnection:
             self._watches[branch] = Watch(feed, ids, message.prefix, since)
             await self._respond(message.id, messages.WatchAnswer(branch, since))
             if before is not None and before.ids is not None and ids is not None and before.ids - ids:
-                await self._send(self._frame(branch, since, Page(since, []), sorted(before.ids - ids)))
+                await self._send(self._frame(branch, since, FeedPage(since, []), sorted(before.ids - ids)))
         self._more.set()
 
     async def _watch_more(self, message: messages.WatchAdd) -> None:
@@ -360,7 +360,7 @@ class SyncConnection:
             watch.ids |= set(new)
             watch.wanted = watch.ids.__contains__
             await self._respond(message.id, messages.WatchAnswer(message.branch, watch.position))
-            await self._send(self._frame(message.branch, watch.position, Page(watch.position, entries)))
+            await self._send(self._frame(message.branch, watch.position, FeedPage(watch.position, entries)))
 
     async def _send_all(self) -> None:
         """Send what is watched as it commits, and now and then where the branches are."""
@@ -373,7 +373,7 @@ class SyncConnection:
             for branch in list(self._watches):
                 sent = await self._send_branch(branch)
                 if idle and not sent and (watch := self._watches.get(branch)) is not None:
-                    await self._send(self._frame(branch, watch.position, Page(watch.position, [])))
+                    await self._send(self._frame(branch, watch.position, FeedPage(watch.position, [])))
             if idle:
                 self._principal()
                 beat = time.monotonic() + HEARTBEAT_SECONDS
@@ -406,7 +406,7 @@ class SyncConnection:
         except ForbiddenError as error:
             raise Closing(FORBIDDEN, error.message) from None
 
-    def _frame(self, branch: str, since: int, page: Page, removes: list[str] | None = None) -> bytes:
+    def _frame(self, branch: str, since: int, page: FeedPage, removes: list[str] | None = None) -> bytes:
         while self._accepted and self._accepted[0][0] <= page.to:
             local_seq = self._accepted.popleft()[1]
             self._caught_up = local_seq if self._caught_up is None else max(self._caught_up, local_seq)

@@ -35,7 +35,7 @@ Wanted = Callable[[str], bool] | None
 Run = Callable[..., Awaitable[Any]]
 
 
-class Entry(NamedTuple):
+class FeedEntry(NamedTuple):
     """What a commit made of a document, encoded."""
 
     seq: int
@@ -43,30 +43,30 @@ class Entry(NamedTuple):
     data: bytes
 
 
-class Page(NamedTuple):
+class FeedPage(NamedTuple):
     """Entries up to a commit, all of them for what is watched."""
 
     to: int
-    entries: list[Entry]
+    entries: list[FeedEntry]
 
 
-def entry(seq: int, id: str, document: Any) -> Entry:
+def entry(seq: int, id: str, document: Any) -> FeedEntry:
     """A document as frames carry it; null if it was deleted."""
     data = encode({"id": id, "seq": seq, "document": document})
-    return Entry(seq, id, data if len(data) <= INLINE else encode(Large(id, seq, len(data))))
+    return FeedEntry(seq, id, data if len(data) <= INLINE else encode(Large(id, seq, len(data))))
 
 
-def read_page(space: Space, branch: str, since: int, until: int, wanted: Wanted, limit: int) -> Page:
+def read_page(space: Space, branch: str, since: int, until: int, wanted: Wanted, limit: int) -> FeedPage:
     """What the first commits after `since` did: whole commits, until their entries take `limit` bytes."""
-    entries: list[Entry] = []
+    entries: list[FeedEntry] = []
     size = 0
     for change in space.changes(since, until, branch=branch):
         if size > limit and change.commit != entries[-1].seq:
-            return Page(entries[-1].seq, entries)
+            return FeedPage(entries[-1].seq, entries)
         if wanted is None or wanted(str(change.key)):
             entries.append(entry(change.commit, str(change.key), change.after))
             size += len(entries[-1].data)
-    return Page(until, entries)
+    return FeedPage(until, entries)
 
 
 class BranchFeed:
@@ -75,11 +75,11 @@ class BranchFeed:
     def __init__(self, head: int) -> None:
         self.start = self.head = head
         self.watchers: set[asyncio.Event] = set()
-        self._entries: list[Entry] = []
+        self._entries: list[FeedEntry] = []
         self._seqs: list[int] = []
         self._size = 0
 
-    def extend(self, page: Page | None, head: int) -> None:
+    def extend(self, page: FeedPage | None, head: int) -> None:
         """Add what commits up to `head` did; None if that is more than is kept."""
         if page is None:
             self.start, self._entries, self._seqs, self._size = head, [], [], 0
@@ -105,21 +105,21 @@ class BranchFeed:
         self._size = sum(len(one.data) for one in self._entries[place:])
         del self._entries[:place], self._seqs[:place]
 
-    def page(self, since: int, wanted: Wanted) -> Page | None:
+    def page(self, since: int, wanted: Wanted) -> FeedPage | None:
         """What commits after `since` did, from what is kept; None if that does not reach back so far."""
         if since < self.start:
             return None
-        found: list[Entry] = []
+        found: list[FeedEntry] = []
         size, last = 0, since
         for place in range(bisect_right(self._seqs, since), len(self._seqs)):
             one = self._entries[place]
             if size > FRAME and one.seq != last:
-                return Page(last, found)
+                return FeedPage(last, found)
             last = one.seq
             if wanted is None or wanted(one.id):
                 found.append(one)
                 size += len(one.data)
-        return Page(self.head, found)
+        return FeedPage(self.head, found)
 
 
 class SpaceFeeds:
@@ -168,15 +168,15 @@ class SpaceFeeds:
         """Look for commits now: this process has made one."""
         self._wake()
 
-    async def catch_up(self, branch: str, since: int, until: int, wanted: Wanted) -> Page:
+    async def catch_up(self, branch: str, since: int, until: int, wanted: Wanted) -> FeedPage:
         """What commits after `since` did, from the store; a few sockets at a time."""
 
-        def read() -> Page:
+        def read() -> FeedPage:
             with self.store.reading() as space:
                 return read_page(space, branch, since, until, wanted, FRAME)
 
         async with self._catching_up:
-            page: Page = await self._run_blocking(read)
+            page: FeedPage = await self._run_blocking(read)
             return page
 
     # the watcher

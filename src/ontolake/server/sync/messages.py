@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from ontolake.decoders import learn
 from ontolake.documents.wire import BranchCreation, BranchDeletion, ClientCommit
@@ -18,13 +17,13 @@ SUBPROTOCOL = "ontolake.sync.v"
 RequestId = int | str
 
 
-class Hello(Struct, frozen=True, tag="hello", forbid_unknown_fields=True):
+class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True):
     """The first message."""
 
     version: int = VERSION
 
 
-class SessionOpen(Struct, frozen=True, tag="session.open", rename="camel", forbid_unknown_fields=True):
+class SessionOpen(msgspec.Struct, frozen=True, tag="session.open", rename="camel", forbid_unknown_fields=True):
     """Begin a session, or go on with one by the token of its last opening."""
 
     id: RequestId
@@ -33,14 +32,14 @@ class SessionOpen(Struct, frozen=True, tag="session.open", rename="camel", forbi
     seen_seq: int | None = None
 
 
-class SessionAck(Struct, frozen=True, tag="session.ack", rename="camel", forbid_unknown_fields=True):
+class SessionAck(msgspec.Struct, frozen=True, tag="session.ack", rename="camel", forbid_unknown_fields=True):
     """What the client has applied of a branch. It is not answered."""
 
     seen_seq: int
     branch: str = ""
 
 
-class WatchSet(Struct, frozen=True, tag="session.watch.set", forbid_unknown_fields=True):
+class WatchSet(msgspec.Struct, frozen=True, tag="session.watch.set", forbid_unknown_fields=True):
     """Watch documents of a branch from `since` on: `ids`, those that start with `prefix`, or all for neither.
 
     It takes the place of what was watched there; an empty list of ids ends that.
@@ -53,7 +52,7 @@ class WatchSet(Struct, frozen=True, tag="session.watch.set", forbid_unknown_fiel
     since: int | None = None
 
 
-class WatchAdd(Struct, frozen=True, tag="session.watch.add", forbid_unknown_fields=True):
+class WatchAdd(msgspec.Struct, frozen=True, tag="session.watch.add", forbid_unknown_fields=True):
     """Watch more documents of a branch; their states as they are come first."""
 
     id: RequestId
@@ -61,7 +60,7 @@ class WatchAdd(Struct, frozen=True, tag="session.watch.add", forbid_unknown_fiel
     branch: str = ""
 
 
-class Transact(Struct, frozen=True, tag="memory/transact", forbid_unknown_fields=True):
+class Transact(msgspec.Struct, frozen=True, tag="memory/transact", forbid_unknown_fields=True):
     """A transaction of the session."""
 
     id: RequestId
@@ -72,21 +71,21 @@ class ShortTransact(Transact, frozen=True, tag="transact", forbid_unknown_fields
     """The same by a shorter name."""
 
 
-class CreateBranch(Struct, frozen=True, tag="memory/branch/create", forbid_unknown_fields=True):
+class CreateBranch(msgspec.Struct, frozen=True, tag="memory/branch/create", forbid_unknown_fields=True):
     """A branch to create, as a commit of the session."""
 
     id: RequestId
     branch: BranchCreation
 
 
-class DeleteBranch(Struct, frozen=True, tag="memory/branch/delete", forbid_unknown_fields=True):
+class DeleteBranch(msgspec.Struct, frozen=True, tag="memory/branch/delete", forbid_unknown_fields=True):
     """A branch to give up, as a commit of the session."""
 
     id: RequestId
     branch: BranchDeletion
 
 
-class ReadDocuments(Struct, frozen=True, tag="documents/read", forbid_unknown_fields=True):
+class ReadDocuments(msgspec.Struct, frozen=True, tag="documents/read", forbid_unknown_fields=True):
     """Documents to read, all at one moment."""
 
     id: RequestId
@@ -99,7 +98,7 @@ Message = (Hello | SessionOpen | SessionAck | WatchSet | WatchAdd | Transact | S
            | DeleteBranch | ReadDocuments)  # fmt: skip
 
 
-class HelloAnswer(Struct, frozen=True, tag="hello.ok"):
+class HelloAnswer(msgspec.Struct, frozen=True, tag="hello.ok"):
     """What the server is, and the newest seq of the space."""
 
     version: int
@@ -108,7 +107,7 @@ class HelloAnswer(Struct, frozen=True, tag="hello.ok"):
     seq: int
 
 
-class SessionAnswer(Struct, frozen=True, rename="camel"):
+class SessionAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """An open session: the token for the next opening, the newest seq, and the newest localSeq that was accepted."""
 
     session: str
@@ -118,14 +117,14 @@ class SessionAnswer(Struct, frozen=True, rename="camel"):
     resumed: bool
 
 
-class WatchAnswer(Struct, frozen=True):
+class WatchAnswer(msgspec.Struct, frozen=True):
     """From where a branch is watched; frames follow."""
 
     branch: str
     since: int
 
 
-class Response(Struct, frozen=True, tag="response", rename="camel", omit_defaults=True):
+class Response(msgspec.Struct, frozen=True, tag="response", rename="camel", omit_defaults=True):
     """The answer to a request: `ok` or `error`. After a conflict, try again when frames reach `retryAfterSeq`."""
 
     id: RequestId | None
@@ -134,13 +133,13 @@ class Response(Struct, frozen=True, tag="response", rename="camel", omit_default
     retry_after_seq: int | None = None
 
 
-class Revoked(Struct, frozen=True, tag="session.revoked"):
+class Revoked(msgspec.Struct, frozen=True, tag="session.revoked"):
     """The session goes on at another socket, or the token is no longer good."""
 
     reason: str
 
 
-class Large(Struct, frozen=True):
+class Large(msgspec.Struct, frozen=True):
     """Stands for a document that is too big for a frame: read it."""
 
     id: str
