@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from ontolake.sql import Database, SqlError, open_database
 from ontolake.sql.plan import execution, queries, small_queries
 from ontolake.sql.write import small_changes
 
+ROUNDS = 150
 INTEGERS = [None, 0, 1, -1, 7, 2**31, 2**62, -(2**63), 2**63 - 1]
 TEXTS = [None, "", "a", "A", "ab", "Zz9", "ß", "ÄÖ", "x'y", "a\x00b"[:1]]
 
@@ -22,16 +25,32 @@ def filled() -> Iterator[Database]:
     rng = random.Random(5)
     with open_database(":memory:") as db:
         db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT, s TEXT, u TEXT, k BOOLEAN, i INTEGER, "
-                   "v VARCHAR(5), d DATE, n DECIMAL(9, 2), x DOUBLE PRECISION)")  # fmt: skip
+                   "v VARCHAR(5), d DATE, n DECIMAL(9, 2), x DOUBLE PRECISION, z TIMESTAMP)")  # fmt: skip
         db.execute("CREATE TABLE p (pid BIGINT PRIMARY KEY, w TEXT, q BIGINT)")
         for id in range(60):
-            db.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (
+            db.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (
                 id, rng.choice(INTEGERS), rng.choice(INTEGERS), rng.choice(TEXTS), rng.choice(TEXTS),
                 rng.choice([None, True, False]), rng.choice([None, 3, 2**31 - 1]), rng.choice([None, "v", "vv "]),
-                rng.choice([None, "2020-01-02"]), rng.choice([None, "1.50"]), rng.choice([None, 0.5])))  # fmt: skip
+                rng.choice([None, "2020-01-02", "2021-05-06"]), rng.choice([None, "1.50", "-3.25"]),
+                rng.choice([None, 0.5, -7.25, 1e300]),
+                rng.choice([None, "2020-01-02 03:04:05", "1999-12-31"])))  # fmt: skip
         for id in (0, 1, 7, 20):
             db.execute("INSERT INTO p VALUES (?, ?, ?)", (id, rng.choice(TEXTS), rng.choice(INTEGERS)))
         yield db
+
+
+TYPED: dict[str, tuple[list[str], list[Any]]] = {
+    "d": (["DATE '2020-01-02'", "'2021-05-06'", "NULL", "TIMESTAMP '2020-01-02 01:00:00'"],
+          [date(2020, 1, 2), "2021-05-06", None, datetime(2020, 1, 2, 5)]),
+    "n": (["1.5", "-3.25", "1", "'1.50'", "NULL", "1.555", "0.1e1"], [Decimal("1.50"), 1, "-3.25", None, 1.5]),
+    "x": (["0.5", "1", "'-7.25'", "NULL", "1e300", "-7.25"], [0.5, 1, Decimal("-7.25"), None, float("nan")]),
+    "z": (["TIMESTAMP '2020-01-02 03:04:05'", "'1999-12-31'", "NULL", "DATE '1999-12-31'"],
+          [datetime(2020, 1, 2, 3, 4, 5), "1999-12-31", None, date(1999, 12, 31)]),
+    "a": (["1", "-1", "7", "2147483648", "NULL"], [0, 2**62, None, True]),
+    "k": (["TRUE", "FALSE", "NULL"], [True, None]),
+    "s": (["'a'", "'ß'", "NULL", "''"], ["ab", None, 3]),
+}  # fmt: skip
+"""Literals and parameters that columns are compared with."""
 
 
 class Generator:
@@ -65,14 +84,31 @@ class Generator:
     def truth(self, depth: int) -> str:
         if depth == 0 or self.rng.random() < 0.5:
             make: Callable[[int], str] = self.rng.choice([self.integer, self.text])
-            form = self.rng.choice(["compare", "compare", "k", "null", "u IS NOT NULL",
-                                    "d = DATE '2020-01-02'", "n > 1"])
+            form = self.rng.choice(["compare", "compare", "k", "null", "u IS NOT NULL", "typed", "typed", "like"])
+            if form == "like":
+                return f"{self.rng.choice(['s', 'u', 'v'])} LIKE {self.value(['a%', '%', '_b', 'A', '%9', 'Ä_', '_'])}"
+            if form == "typed":
+                return self.typed()
             if form == "compare":
                 return f"{make(1)} {self.rng.choice(['=', '<>', '<', '<=', '>', '>='])} {make(1)}"
             return f"{make(1)} IS NULL" if form == "null" else form
         if self.rng.random() < 0.3:
             return f"NOT ({self.truth(depth - 1)})"
         return f"({self.truth(depth - 1)} {self.rng.choice(['AND', 'OR'])} {self.truth(depth - 1)})"
+
+    def typed(self) -> str:
+        """A comparison with a value of another type than integers and text."""
+        name = self.rng.choice(sorted(TYPED))
+        values = [self.typed_value(*TYPED[name]) for _ in range(3)]
+        return self.rng.choice([f"{name} {self.rng.choice(['=', '<>', '<', '<=', '>', '>='])} {values[0]}",
+                                f"{name} {self.rng.choice(['IN', 'NOT IN'])} ({', '.join(values)})",
+                                f"{name} BETWEEN {values[0]} AND {values[1]}", f"{values[0]} < {name}"])  # fmt: skip
+
+    def typed_value(self, literals: list[str], given: list[Any]) -> str:
+        if self.rng.random() < 0.4:
+            self.params.append(self.rng.choice(given))
+            return "?"
+        return self.rng.choice(literals)
 
     def query(self) -> str:
         outputs = [self.rng.choice([self.integer, self.text, self.truth])(2) for _ in range(3)] + [
@@ -82,11 +118,11 @@ class Generator:
         named = [f"{each} AS c{n}" if aliased and each != "t.*" and " AS " not in each else each
                  for n, each in enumerate(outputs)]  # fmt: skip
         joins = self.rng.choice(["", "", " JOIN p ON p.pid = t.a", " JOIN p ON t.b = p.pid AND w IS NOT NULL", ", p"])
-        by = self.rng.choice(["id = ?", "t.id IN (3, 5, 8, 700)", "id = 11"])
+        by = self.rng.choice(["id = ?", "t.id IN (3, 5, 8, 700)", "id = 11", "id > 40", "id <> 3", "i = 3"])
         select = f"SELECT {', '.join(named)} FROM t{joins} WHERE "
         if by == "id = ?":
             self.params.append(self.rng.randrange(70))
-        more = f" AND {self.truth(2)}" if self.rng.random() < 0.6 else ""
+        more = f" AND {self.truth(2)}" if self.rng.random() < 0.7 else ""
         more += " AND pid = a" if joins == ", p" else ""
         return select + by + more
 
@@ -120,7 +156,7 @@ def test_the_executor_has_the_same_answers(filled: Database, seed: int, monkeypa
         small += found is not None
         return found
 
-    for number in range(50):
+    for number in range(ROUNDS):
         generator = Generator(seed * 1000 + number)
         sql = generator.query()
         with monkeypatch.context() as patch:
@@ -128,8 +164,9 @@ def test_the_executor_has_the_same_answers(filled: Database, seed: int, monkeypa
             found = answer(filled, sql, generator.params)
         with executor_only():
             expected = answer(filled, sql, generator.params)
-        assert found == expected, (sql, generator.params)
-    assert small >= 8, "many are answered in Python"
+        too_large = expected == "22003"  # in a row that a join leaves out, perhaps: which comes first is left open
+        assert found == expected or too_large, (sql, generator.params)
+    assert small >= 15, "many are answered in Python"
 
 
 CHANGES = [
@@ -177,6 +214,8 @@ def test_a_small_query_asks_no_executor(filled: Database, monkeypatch: pytest.Mo
     filled.execute("BEGIN; UPDATE t SET b = id + 1 WHERE id = 7")
     assert filled.execute("SELECT b FROM t WHERE id = 7").fetchall() == [(8,)]
     filled.execute("ROLLBACK")
+    found = filled.execute("SELECT id FROM t WHERE (n > 1 OR s LIKE 'a%') AND id IN (1, 2, 3) OR d < '2019-01-01'")
+    assert {id for (id,) in found} <= {1, 2, 3}
     with pytest.raises(AssertionError):
         filled.execute("SELECT sum(id) FROM t")
 
@@ -209,3 +248,44 @@ def test_rows_are_counted_by_their_keys_at_any_version(
             branch.execute("INSERT INTO t VALUES (500, 3); DELETE FROM t WHERE id = 1")
             assert branch.query(sql).to_pydict() == {"many": [branch.query(listed).num_rows]}
     assert queries.row_count is small_queries.row_count
+
+
+def test_a_filter_that_no_key_answers_asks_no_executor_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_database(":memory:") as db:
+        db.execute("CREATE TABLE t (a BIGINT, b TEXT, c BIGINT)")  # with a hidden key
+        db.execute("CREATE INDEX by_c ON t (c)")
+        for n in range(20):
+            db.execute("INSERT INTO t VALUES (?, ?, ?)", (n, f"b{n}", n % 3))
+        version = db.version()
+        with monkeypatch.context() as patch:
+            patch.setattr(execution, "run", lambda *given, **named: pytest.fail("the executor was asked"))
+            assert db.execute("SELECT * FROM t WHERE a = ?", (7,)).fetchall() == [(7, "b7", 1)]
+            assert db.execute("SELECT a FROM t WHERE c = 2 AND b LIKE '%1_'").fetchall() == [(11,), (14,), (17,)]
+            assert db.execute("UPDATE t SET b = 'x' WHERE a = 3").count == 1
+            assert db.execute("SELECT b FROM t WHERE a = 3").fetchall() == [("x",)]
+            assert db.query("SELECT b FROM t WHERE a = 3", as_of=version).to_pylist() == [{"b": "b3"}]
+        assert db.execute("SELECT a FROM t WHERE a = '7'").fetchall() == [(7,)]
+        with pytest.raises(SqlError) as caught:
+            db.execute("SELECT a FROM t WHERE b = ?", (True,))
+        assert caught.value.sqlstate == "42883"
+
+
+def test_what_a_statement_was_compiled_to_is_kept_for_the_same_values_alone() -> None:
+    with open_database(":memory:") as db:
+        sql = "SELECT ?::text || 'x' AS a, sum(n) + ? AS b FROM generate_series(1, 3) AS s (n)"
+        for text, more in (("1", 1), ("1", 1.5), ("1", Decimal("1.50")), ("2", 1), ("1", 1)):
+            assert str(db.execute(sql, (text, more)).fetchall()) == str([(f"{text}x", 6 + more)])
+        compiled, runs = execution.compiled, []
+
+        def counted(*given: Any) -> Any:
+            runs.append(given)
+            return compiled(*given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(execution, "compiled", counted)
+            db.execute(sql, ("1", 1))
+            assert runs == []
+            first = db.execute("SELECT 'now'::timestamp").fetchall()
+            assert db.execute("SELECT 'now'::timestamp").fetchall() > first
+            db.execute(sql, ("1", 2))
+            assert len(runs) == 3

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ontolake.extras import needs
@@ -32,6 +33,9 @@ _SETTINGS = {
 }  # fmt: skip
 
 
+_generations = count()
+
+
 class _Pool:
     """The database, its idle connections, and which thread runs what."""
 
@@ -41,6 +45,7 @@ class _Pool:
         self.running: dict[int, list[DuckDBPyConnection]] = {}
         self.root: DuckDBPyConnection | None = None
         self.functions: set[str] = set()
+        self.generation = next(_generations)
 
     def open(self) -> DuckDBPyConnection:
         """The first connection, which makes the database."""
@@ -108,6 +113,11 @@ def define(name: str, make: Callable[[Any], Any]) -> None:
         if name not in pool.functions:
             make(pool.open())
             pool.functions.add(name)
+
+
+def generation() -> int:
+    """A number that changes when the database is made anew, with which functions have to be defined again."""
+    return _pool.generation
 
 
 def interrupt(thread: int) -> bool:

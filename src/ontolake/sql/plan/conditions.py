@@ -14,7 +14,7 @@ from sqlglot import exp
 from ontolake.sql.catalog.records import ColumnMeta
 from ontolake.sql.errors import SqlError
 from ontolake.sql.syntax.statements import NotConstant, Parameters, constant, given_value, mark_place, name_of
-from ontolake.sql.types import TEXT, Kind, Stored
+from ontolake.sql.types import TEXT, Kind, Stored, Type
 
 _WIDE = Context(prec=200_000, Emin=MIN_EMIN, Emax=MAX_EMAX)
 """Rounds no number that a NUMERIC can hold."""
@@ -151,11 +151,16 @@ def _is_value(node: exp.Expr) -> bool:
 
 
 def exact(column: ColumnMeta, value: Any) -> Stored:
+    """The stored form of a column that a value of a condition equals, or None: see `exact_form`."""
+    return exact_form(column.type, value)
+
+
+def exact_form(type: Type, value: Any) -> Stored:
     """The stored form that a value of a condition equals, or None if no stored form does exactly.
 
     What is not exact is left to the engine that evaluates conditions on rows.
     """
-    kind = column.type.kind
+    kind = type.kind
     if kind == Kind.INT64 and value.__class__ is int:
         return value if -(2**63) <= value < 2**63 else None
     if value is None or (isinstance(value, float) and kind not in (Kind.DOUBLE, Kind.REAL)):
@@ -165,14 +170,14 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
             number = Decimal(value)
         except ArithmeticError:
             return None
-        if not _is_whole(number, column.type.scale):
+        if not _is_whole(number, type.scale):
             return None
     elif kind == Kind.INT64 and isinstance(value, Decimal):
         if not _is_whole(value):
             return None
     elif kind == Kind.REAL and not isinstance(value, str):
         try:
-            if float(value) != column.type.store(value):
+            if float(value) != type.store(value):
                 return None
         except (SqlError, ValueError, TypeError, OverflowError):
             return None
@@ -181,17 +186,17 @@ def exact(column: ColumnMeta, value: Any) -> Stored:
             return None
     elif (
         (kind == Kind.DOUBLE and isinstance(value, int) and abs(value) > 2**53)
-        or (kind == Kind.DATE and not (isinstance(value, str) or type(value) is date))
+        or (kind == Kind.DATE and not (isinstance(value, str) or value.__class__ is date))
         or (kind == Kind.BOOLEAN and not isinstance(value, bool))
         or (kind == Kind.UTF8 and not isinstance(value, str))
     ):
         return None
     try:
         if kind == Kind.UTF8:
-            return TEXT.store(value.rstrip(" ") if column.type.padded and isinstance(value, str) else value)
-        if column.type.scale and kind in (Kind.TIMESTAMP_US, Kind.TIME, Kind.INTERVAL):
-            return msgspec.structs.replace(column.type, scale=0).store(value)
-        return column.type.store(value)
+            return TEXT.store(value.rstrip(" ") if type.padded and isinstance(value, str) else value)
+        if type.scale and kind in (Kind.TIMESTAMP_US, Kind.TIME, Kind.INTERVAL):
+            return msgspec.structs.replace(type, scale=0).store(value)
+        return type.store(value)
     except SqlError:
         return None
 

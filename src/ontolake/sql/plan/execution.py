@@ -16,6 +16,8 @@ from ontolake.sql.executor.python_functions import TOO_LARGE
 from ontolake.sql.executor.queries import Queries
 from ontolake.sql.executor.scopes import CompiledQuery
 from ontolake.sql.executor.sources import KnownTable
+from ontolake.sql.plan.compiled_statements import CompiledStatements
+from ontolake.sql.syntax.statements import Parameters, bound
 from ontolake.sql.types import Type
 
 Keys = Mapping[str, Sequence[str]]
@@ -37,13 +39,23 @@ def compiled(
 
 
 def run(
-    tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None = None, enums: Enums | None = None
-) -> pa.Table:
-    """The rows of a query over tables. `enums` are types that casts may name. Raises `SqlError`."""
+    tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None = None, enums: Enums | None = None,
+    parameters: Parameters | None = None, kept: CompiledStatements | None = None,
+) -> pa.Table:  # fmt: skip
+    """The rows of a query over tables. `enums` are types that casts may name. Raises `SqlError`.
+
+    A tree with parameters comes with their values; `kept` has what it was compiled to before, with the same keys.
+    """
     readable = {name: readable_table(table) for name, table in tables.items()}
     for scale in QUOTIENT_SCALES:
-        with with_quotient_scale(scale):
-            query = compiled(tree, readable, keys, enums)
+        about = (scale, connections.generation(), keys is None)
+        place = None if kept is None or enums else kept.key(parameters or (), readable, about)
+        query = None if kept is None or place is None else kept.get(place)
+        if query is None:
+            with with_quotient_scale(scale):
+                query = compiled(tree if parameters is None else bound(tree, parameters), readable, keys, enums)
+            if kept is not None and place is not None:
+                kept.put(place, query)
         try:
             return answer_table(_executed(query.sql, readable), query.outputs)
         except SqlError as error:

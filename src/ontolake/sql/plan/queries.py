@@ -24,6 +24,7 @@ from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import decode_row
 from ontolake.sql.plan import access, execution, joins, scans
 from ontolake.sql.plan.access import AccessPath
+from ontolake.sql.plan.compiled_statements import CompiledStatements
 from ontolake.sql.plan.conditions import (
     EQUAL,
     ColumnCondition,
@@ -120,6 +121,7 @@ class QueryPlan:
         for number, (_, alias, node) in enumerate(each for each in tables if _is_given(each[2], given)):
             self._given[f"g{number}"] = given[name_of(node.this)]
             _rename(node, f"g{number}", alias)
+        self._compiled = CompiledStatements(copy)
         self._point = self._pointed()
         columns = [] if self._direct is None else self._direct.columns
         self._types = [column.type for column in columns]
@@ -160,7 +162,8 @@ class QueryPlan:
             return few
         keep = keep and session.columns.room > 0 and not (session.transaction and session.transaction.dirty)
         tables = {**self._read(session, chosen, keep), **self._given}
-        return _result(execution.run(self.bound(parameters), tables, self._keys, self._enums(session.catalog)))
+        return _result(execution.run(self._tree, tables, self._keys, self._enums(session.catalog), parameters,
+                                     self._compiled))  # fmt: skip
 
     def _is_direct(self, chosen: AccessPath, keyspace: Keyspace, limit: int | None) -> bool:
         """Whether the rows that an access finds, or the first of them, are the answer in the order that it has."""
@@ -189,7 +192,8 @@ class QueryPlan:
         assert window is not None
         tree, room = self.bound(parameters), limit + offset
         if window.ordered and not self._is_by_key(chosen):
-            return execution.run(tree, self._read(session, [chosen]), enums=self._enums(session.catalog))
+            return execution.run(self._tree, self._read(session, [chosen]), enums=self._enums(session.catalog),
+                                 parameters=parameters, kept=self._compiled)  # fmt: skip
         tree.set("limit", exp.Limit(expression=exp.Literal.number(room)))
         tree.set("offset", None)
         found: list[pa.Table] = []

@@ -15,6 +15,7 @@ from ontolake.sql.catalog.records import ColumnMeta
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import decode_row
 from ontolake.sql.plan.conditions import inner_parts, table_and_name
+from ontolake.sql.plan.scans import row_keys
 from ontolake.sql.plan.small_values import Compiled, Env, Unable, compiled
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, name_of
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 FEW = 48
 """Up to so many rows of a table are worked on here."""
+FEW_SCANNED = 128
+"""Up to so many rows of a range are worked on here."""
 _PLAIN = {"expressions", "from_", "where", "joins", "kind", "operation_modifiers"}
 
 
@@ -70,7 +73,7 @@ class SmallQuery:
             wanted = name_of(node.args.get("table")) if isinstance(node, exp.Column) else ""
             for number, source in enumerate(self._sources):
                 if wanted in ("", source.alias):
-                    for column in source.table.columns:
+                    for column in source.table.visible:
                         self._names.append(column.name)
                         self._outputs.append(_column_of(number, column))
             return
@@ -110,18 +113,31 @@ class SmallQuery:
         first = next((number for number, way in enumerate(chosen)
                       if way.keys is not None and way.by is None and len(way.keys) <= FEW), None)
         if first is None:
+            first = next((number for number, way in enumerate(chosen)
+                          if way.keys is None and self._is_answerable(way)
+                          and _is_short(session, way, self._sources[number].at)), None)
+        if first is None:
             return None
         try:
             return self._run(session, first, chosen[first], parameters)
         except Unable:
             return None
 
+    def _is_answerable(self, way: AccessPath) -> bool:
+        """Whether all conditions can be told here, so that it is worth reading rows."""
+        joined = {join.conjunct for join in self._joins}
+        return all(condition is not None or number in way.answered or number in joined
+                   for number, condition in enumerate(self._conditions))  # fmt: skip
+
     def _run(self, session: SqlSession, first: int, way: AccessPath, parameters: Parameters) -> Result:
-        assert way.keys is not None
+        self._check(parameters)
         done = set(way.answered)
-        found = self._rows(session, first, way.keys)
+        if way.keys is None:
+            found = self._scanned(session, first, way)
+        else:
+            found = list(self._rows(session, first, way.keys).values())
         blank: list[Sequence[Stored]] = [()] * len(self._sources)
-        envs = [[*blank[:first], row, *blank[first + 1 :]] for row in found.values()]
+        envs = [[*blank[:first], row, *blank[first + 1 :]] for row in found]
         bound = {first}
         while len(bound) < len(self._sources):
             join = next((each for each in self._joins if each.source not in bound and each.other in bound), None)
@@ -137,6 +153,26 @@ class SmallQuery:
                 envs = [env for env in envs if condition.run(env, parameters) is True]
         rows = [[run(env, parameters) for _, run in self._outputs] for env in envs]
         return Result(f"SELECT {len(rows)}", len(rows), columns=self._names, stored=rows, types=self.types)
+
+    def _check(self, parameters: Parameters) -> None:
+        """Raise `Unable` for parameters of other types than they are compared with, whether there are rows or not."""
+        nothing = [(None,) * len(source.table.kinds) for source in self._sources]
+        for condition in self._conditions:
+            if condition is not None:
+                condition.run(nothing, parameters)
+        for _, run in self._outputs:
+            run(nothing, parameters)
+
+    def _scanned(self, session: SqlSession, number: int, way: AccessPath) -> list[Sequence[Stored]]:
+        """The rows of a short range of keys or index entries."""
+        source, keyspace = self._sources[number], session.keyspace
+        table = source.table
+        stored: list[bytes] = []
+        for span in way.spans:
+            for batch in keyspace.scan(span, source.at, keys=way.by is not None):
+                stored += batch.values.to_list() if way.by is None else \
+                    keyspace.get_many(row_keys(way, batch), source.at).values()
+        return [decode_row(table.kinds, value, table.absent) for value in stored]
 
     def _rows(self, session: SqlSession, number: int, wanted: Sequence[bytes]) -> dict[bytes, Sequence[Stored]]:
         source = self._sources[number]
@@ -160,6 +196,16 @@ class SmallQuery:
         found = self._rows(session, join.source, wanted)
         return [[*env[: join.source], found[key], *env[join.source + 1 :]]
                 for env, key in zip(envs, leads, strict=True) if key is not None and key in found]
+
+
+def _is_short(session: SqlSession, way: AccessPath, at: int | None) -> bool:
+    """Whether an access finds few rows, now or at a version."""
+    left, keyspace = FEW_SCANNED + 1, session.keyspace
+    for span in way.spans:
+        left -= keyspace.estimate(span, left) if at is None else keyspace.count(span, left, at)
+        if left <= 0:
+            return False
+    return True
 
 
 def _column_of(source: int, column: ColumnMeta) -> tuple[Type, Any]:

@@ -7,11 +7,17 @@ then the executor of queries is asked, which has the same answer for everything 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from ontolake.sql.errors import SqlError
+from ontolake.sql.plan.conditions import exact_form
 from ontolake.sql.syntax.statements import NotConstant, Parameters, constant, mark_place
 from ontolake.sql.types import BIGINT, BOOLEAN, TEXT, Kind, Stored, Type
 
@@ -45,8 +51,15 @@ _KNOWN: dict[type[exp.Expr], frozenset[str]] = {
     exp.Column: frozenset({"this", "table"}), exp.Is: _OPERANDS | {"negate"}, exp.Literal: _OPERANDS | {"is_string"},
     exp.Anonymous: frozenset({"this", "expressions"}),
     exp.Placeholder: frozenset({"this", "kind", "widget", "jdbc"}), exp.DPipe: _OPERANDS | {"safe"},
+    exp.In: frozenset({"this", "expressions"}), exp.Between: frozenset({"this", "low", "high"}),
+    exp.Cast: frozenset({"this", "to"}),
 }  # fmt: skip
 """What parts a node may have; anything else may mean something that is not known here."""
+_ORDERED: dict[int, frozenset[type]] = {
+    Kind.DATE: frozenset({str, date}), Kind.TIMESTAMP_US: frozenset({str, datetime}),
+    Kind.DECIMAL: frozenset({int, Decimal, str}), Kind.DOUBLE: frozenset({int, float, Decimal, str}),
+}  # fmt: skip
+"""Kinds whose stored forms have the order of their values, and what may stand for values in a statement."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -79,7 +92,29 @@ def compiled(node: exp.Expr, resolve: Resolve) -> Compiled:
         return _joined(_text(compiled(node.this, resolve)), _text(compiled(node.expression, resolve)))
     if kind is exp.Anonymous and node.this in ("upper", "lower") and len(node.expressions) == 1:
         return _cased(node.this == "upper", _text(compiled(node.expressions[0], resolve)))
+    if kind is exp.In and node.expressions:
+        return _among([_compared(operator.eq, node.this, each, resolve) for each in node.expressions])
+    if kind is exp.Between:
+        return _connected(False, _compared(operator.ge, node.this, node.args["low"], resolve),
+                          _compared(operator.le, node.this, node.args["high"], resolve))  # fmt: skip
+    if kind is exp.Like:
+        return _like(_text(compiled(node.this, resolve)), compiled(node.expression, resolve))
     return _constant(node)
+
+
+def _compared(compare: Callable[[Any, Any], bool], left: exp.Expr, right: exp.Expr, resolve: Resolve) -> Compiled:
+    return _comparison(compare, compiled(left, resolve), compiled(right, resolve))
+
+
+def _among(found: Sequence[Compiled]) -> Compiled:
+    """Whether any of some comparisons holds."""
+    runs = [each.run for each in found]
+
+    def run(env: Env, parameters: Parameters) -> bool | None:
+        values = [each(env, parameters) for each in runs]
+        return True if True in values else None if None in values else False
+
+    return Compiled(BOOLEAN, run)
 
 
 def _column(node: exp.Column, resolve: Resolve) -> Compiled:
@@ -91,13 +126,15 @@ def _column(node: exp.Column, resolve: Resolve) -> Compiled:
 
 
 def _constant(node: exp.Expr) -> Compiled:
-    if not isinstance(node, exp.Literal | exp.Neg | exp.Boolean | exp.Null):
+    if not isinstance(node, exp.Literal | exp.Neg | exp.Boolean | exp.Null | exp.Cast):
         raise Unable
     try:
         value = constant(node)
-    except NotConstant as error:
+    except (NotConstant, SqlError) as error:
         raise Unable from error
-    if value is not None and type(value) not in (int, str, bool):
+    if isinstance(node, exp.Cast) and type(value) not in (date, datetime):
+        raise Unable
+    if value is not None and type(value) not in (int, str, bool, Decimal, date, datetime):
         raise Unable
     return Compiled(None, lambda env, parameters: value)
 
@@ -138,6 +175,8 @@ def _comparison(compare: Callable[[Any, Any], bool], left: Compiled, right: Comp
         python = str
     elif types and all(type.kind == Kind.BOOLEAN for type in types):
         python = bool
+    elif types and types[0].kind in _ORDERED and all(each == types[0] for each in types):
+        return _stored_comparison(compare, types[0], left, right)
     else:
         raise Unable
     one, other = _as(python, left), _as(python, right)
@@ -147,6 +186,63 @@ def _comparison(compare: Callable[[Any, Any], bool], left: Compiled, right: Comp
         return None if a is None or b is None else bool(compare(a, b))
 
     return Compiled(BOOLEAN, run)
+
+
+def _stored_comparison(
+    compare: Callable[[Any, Any], bool], type: Type, left: Compiled, right: Compiled
+) -> Compiled:
+    """A comparison of values of one type, whose stored forms have their order."""
+    one, other = _stored(type, left), _stored(type, right)
+
+    def run(env: Env, parameters: Parameters) -> bool | None:
+        a, b = one(env, parameters), other(env, parameters)
+        if a is None or b is None:
+            return None
+        if a != a or b != b:  # NaN, which PostgreSQL has an order for
+            raise Unable
+        return bool(compare(a, b))
+
+    return Compiled(BOOLEAN, run)
+
+
+def _stored(type: Type, given: Compiled) -> Run:
+    """The stored form of an operand, which is read as the type if it stands in the statement or its parameters."""
+    if given.type is not None:
+        return given.run
+    allowed = _ORDERED[Kind(type.kind)]
+
+    def run(env: Env, parameters: Parameters) -> Any:
+        value = given.run(env, parameters)
+        if value is None:
+            return None
+        found = exact_form(type, value) if value.__class__ in allowed else None
+        if found is None:
+            raise Unable
+        return found
+
+    return run
+
+
+def _like(given: Compiled, pattern: Compiled) -> Compiled:
+    value, wanted = _typed(given).run, _as(str, pattern)
+    if pattern.type is not None:
+        raise Unable
+
+    def run(env: Env, parameters: Parameters) -> bool | None:
+        text, like = value(env, parameters), wanted(env, parameters)
+        if text is None or like is None:
+            return None
+        if "\\" in like or ("_" in like and not text.isascii()):
+            raise Unable
+        return _pattern(like).fullmatch(text) is not None
+
+    return Compiled(BOOLEAN, run)
+
+
+@lru_cache(maxsize=256)
+def _pattern(like: str) -> re.Pattern[str]:
+    parts = [".*" if each == "%" else "." if each == "_" else re.escape(each) for each in like]
+    return re.compile("".join(parts), re.DOTALL)
 
 
 def _arithmetic(combine: Callable[[Any, Any], int], left: Compiled, right: Compiled) -> Compiled:
