@@ -26,7 +26,7 @@ ADDED = [  # module, what is there, what is added to it, the type it adds, who h
      {"ontology/query/compiler/statements.py", "ontology/repository/objects/read/datafusion.py"}),
     ("parallel.py", 'FilterOp = Literal["=="', 'FilterOp = Literal["<>", "=="', "<>",
      {"parallel.py", "ontology/parallel/filters.py", "ontology/repository/objects/read/splits.py", "graph/splits.py",
-      "sql/splits.py", "spark/filters.py"}),
+      "sql/splits.py", "spark/filters.py", "server/tables/filters.py"}),
 ]  # fmt: skip
 
 
