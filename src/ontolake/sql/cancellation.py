@@ -97,8 +97,9 @@ class RunningStatements:
                 timer.daemon = True
                 timer.start()
             yield
-        except SqlError as error:
-            if error.sqlstate == "57014" and statement.reason is not None:
+        except Exception as error:
+            # DuckDB may be interrupted where nothing turns that into an error of ours.
+            if getattr(error, "sqlstate", "57014") == "57014":
                 statement.check()
             raise
         finally:
