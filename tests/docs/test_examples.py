@@ -50,6 +50,7 @@ def empty_folder(
 ) -> Iterator[Path]:  # fmt: skip
     """Where a page's examples run; variables that they set are taken back."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ONTO_TOKENS", str(tmp_path / "tokens.json"))  # not those of whoever runs the tests
     if request.node.callspec.params["page"].stem == "spark":
         request.getfixturevalue("spark")  # before the page starts a session, which other tests would have to take
     before = dict(os.environ)
