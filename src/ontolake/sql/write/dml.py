@@ -20,7 +20,6 @@ from ontolake.sql.errors import (
     SqlSyntaxError,
     UnknownNameError,
     UnsupportedError,
-    nearest,
 )  # fmt: skip
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.vectors import stored_array, stored_list
@@ -41,6 +40,7 @@ from ontolake.sql.syntax.statements import (
 )  # fmt: skip
 from ontolake.sql.types import Kind, Stored
 from ontolake.sql.write import defaults, merge_statement, sequences, small_changes
+from ontolake.sql.write.arbiters import arbiters
 from ontolake.sql.write.assignments import check_qualified, is_default, is_given, singly
 from ontolake.sql.write.returning import ROWS, Returning, alias_of, columns_of_item
 from ontolake.sql.write.row_writer import RowWriter, Writer
@@ -223,7 +223,7 @@ class Changer:
     def _insert_or(self, table: Table, new: Rows, conflict: exp.OnConflict, target: exp.Table) -> Rows:
         """Insert the rows that are new, and leave or change the others. Returns those that were written."""
         new.check()
-        indexes = self._arbiters(table, conflict)
+        indexes = arbiters(table, conflict, self._statement)
         nothing = "NOTHING" in str(conflict.args.get("action") or "").upper()
         if not nothing and not conflict.args.get("conflict_keys") and conflict.args.get("constraint") is None:
             raise SqlSyntaxError("ON CONFLICT DO UPDATE needs the columns that may conflict", sqlstate="42601",
@@ -245,31 +245,6 @@ class Changer:
             return added
         changed = self._update_conflicting(table, decoded(table, there), new.take(pairs), conflict, target)
         return together(table, added, changed)
-
-    def _arbiters(self, table: Table, conflict: exp.OnConflict) -> list[IndexMeta | None]:
-        """What a conflict is looked for in: the primary key (None) or unique indexes."""
-        nodes = conflict.args.get("conflict_keys") or ()
-        named = conflict.args.get("constraint")
-        if named is not None:
-            name = name_of(named)
-            if name == table.key_name:
-                return [None]
-            unique = {index.name: index for index in table.indexes if index.unique}
-            if name not in unique:
-                raise UnknownNameError(f"{table.full_name} has no constraint {name}", sqlstate="42704",
-                                       position=position_of(named, self._statement),
-                                       hint=nearest(name, [table.key_name, *unique]))  # fmt: skip
-            return [unique[name]]
-        ids = {table.column(name_of(node.this if isinstance(node, exp.Ordered) else node)).column_id for node in nodes}
-        if not ids:
-            return [None, *(index for index in table.indexes if index.unique)]
-        if ids == set(table.meta.primary_key_column_ids):
-            return [None]
-        for index in table.indexes:
-            if index.unique and not index.predicate and set(index.column_ids) == ids:
-                return [index]
-        raise DefinitionError("no primary key or unique index is on just these columns", sqlstate="42P10",
-                              hint="name the columns of one")
 
     def _sorted_out(
         self, new: Rows, indexes: Sequence[IndexMeta | None]
@@ -447,6 +422,10 @@ class Changer:
         for node in chain.from_iterable(map(singly, nodes)):
             if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column):
                 raise UnsupportedError(f"SET {node.sql(DIALECT)} is not supported", hint="write SET column = value")
+            if node.this.args.get("table") is not None:
+                raise UnknownNameError(f"{table.full_name} has no column {name_of(node.this.args['table'])}",
+                                       sqlstate="42703", position=position_of(node.this, self._statement),
+                                       hint="SET names columns without their table")  # fmt: skip
             column = table.column(name_of(node.this.this), position_of(node.this, self._statement))
             if any(column is other for other, _ in found):
                 raise DefinitionError(f"{column.name} is set twice", sqlstate="42601")
