@@ -12,7 +12,7 @@ from sqlglot import exp
 from ontolake.sql.catalog.objects import ViewMeta
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
-from ontolake.sql.plan import views
+from ontolake.sql.plan import view_targets, views
 from ontolake.sql.plan.queries import QueryPlan, find_in
 from ontolake.sql.syntax.statements import NotConstant, ParsedStatement, constant, name_of, parse_one, position_of
 
@@ -71,7 +71,7 @@ class StatementNames:
         return None
 
     def expanded(self, tree: exp.Expr) -> exp.Expr:
-        """A statement with the queries of views in place of their names; what it changes stays."""
+        """A statement with the queries of views in place of their names, and the tables of views that it changes."""
         if not self._catalog.has_views and tree.find(exp.Version) is None:
             return tree
 
@@ -79,7 +79,7 @@ class StatementNames:
             changed = isinstance(node.parent, exp.DML | exp.Schema | exp.TruncateTable)
             return None if changed and node.arg_key in ("this", "expressions") else self.view(node)
 
-        return views.expanded(tree, view)
+        return views.expanded(view_targets.retargeted(tree, self.view), view)
 
     def qualified(self, node: exp.Table) -> tuple[str, str, str]:
         """The database, schema and name of the table or view that a node names. Raises `UnknownNameError`."""

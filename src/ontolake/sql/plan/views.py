@@ -18,6 +18,8 @@ from ontolake.sql.syntax.statements import DIALECT, name_of
 
 Lookup = Callable[[exp.Table], ViewMeta | None]
 """Gives the view that a node names, if it is one."""
+ALL = "all$"
+"""The name of a query of all columns within the query of a view, which names them."""
 _DEPTH = 64
 _COMPARED = (exp.EQ, exp.LT, exp.GT, exp.LTE, exp.GTE, exp.Between, exp.In)
 _VALUES = (exp.Literal, exp.Placeholder, exp.Boolean, exp.Neg, exp.Cast, exp.DataType, exp.Paren, exp.DataTypeParam)

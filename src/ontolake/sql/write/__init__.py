@@ -1,10 +1,11 @@
 """Statements that change something.
 
-`dml` and `bulk` work out rows, with `assignments`, `merge_statement`, `returning` and `trees` for parts of statements
-and `chains` for a WITH that writes; `rows` encodes them, `row_writer` writes them with their index entries, `defaults`
-has the expressions that the catalog keeps, `sequences` gives numbers, `foreign_keys` follows and checks references;
-`pending` is what a transaction still has to see to. `ddl` changes the catalog, with `alterations`, `constraints`,
-`index_builds` and `type_changes` for tables that have rows already, `sequence_definitions`, `reference_definitions`,
-`enums`, `index_expressions`, `comments` and `table_likes`; `sorted_runs` is how an index is filled in the order of its
-keys, and `small_changes` works out a few rows. `view_definitions` keeps views, `query_tables` makes tables of queries.
+`dml` and `bulk` work out rows, with `assignments`, `arbiters`, `merge_statement`, `returning` and `trees` for parts
+of statements and `chains` for a WITH that writes; `rows` encodes them, `row_writer` writes them with their index
+entries, `defaults` has the expressions that the catalog keeps, `sequences` gives numbers, `foreign_keys` follows and
+checks references; `pending` is what a transaction still has to see to. `ddl` changes the catalog, with `alterations`,
+`constraints`, `index_builds`, `key_changes` and `type_changes` for tables that have rows already,
+`sequence_definitions`, `reference_definitions`, `enums`, `index_expressions`, `comments` and `table_likes`;
+`sorted_runs` is how an index is filled in the order of its keys, and `small_changes` works out a few rows.
+`view_definitions` keeps views, `query_tables` makes tables of queries.
 """

@@ -8,7 +8,7 @@ from sqlglot import exp
 from ontolake.sql.catalog.records import IndexMeta, Table, in_order, now
 from ontolake.sql.errors import DefinitionError, UnknownNameError, nearest
 from ontolake.sql.syntax.statements import position_of
-from ontolake.sql.write import defaults, index_builds
+from ontolake.sql.write import defaults, index_builds, key_changes
 from ontolake.sql.write.ddl import Definer, Definition
 from ontolake.sql.write.rows import decoded
 
@@ -19,8 +19,8 @@ def add(definer: Definer, table: Table, node: exp.AddConstraint) -> None:
     for each in node.expressions:
         definer.constraint(each, None, found)
     if found.primary_key:
-        raise DefinitionError(f"{table.full_name} has a primary key",
-                              hint="make another table with another key, and copy the rows")
+        key_changes.add(definer, table, found, node)
+        return
     add_all(definer, table, found, node)
 
 

@@ -60,7 +60,7 @@ def change_type(definer: Definer, table: Table, column: ColumnMeta, to: Type, us
         return coercion.coerced(new, coercion.as_text(column.type, given) if _is_text_of(to, column.type) else given)
 
     if kept:
-        for _, rows in _pages(definer, table):
+        for _, rows in pages(definer, table):
             _converted(rows, new, convert)
         definer.put(new)
     else:
@@ -99,7 +99,7 @@ def _is_text_of(to: Type, old: Type) -> bool:
     return to.kind == Kind.UTF8 and old.kind not in (Kind.UTF8, Kind.BYTES)
 
 
-def _pages(definer: Definer, table: Table) -> Iterator[tuple[list[bytes], Rows]]:
+def pages(definer: Definer, table: Table) -> Iterator[tuple[list[bytes], Rows]]:
     """All rows with their keys, a page at a time. Pages that are behind may be written to."""
     start = table.span.start
     while True:
@@ -151,12 +151,12 @@ def _migrate(definer: Definer, table: Table, old: ColumnMeta, new: ColumnMeta, c
     writer = definer.writer
     moved: list[tuple[list[bytes], Rows]] = []
     if in_key:  # new keys may fall among the old ones, so all of these go first
-        moved = list(_pages(definer, table))
+        moved = list(pages(definer, table))
         for found, _ in moved:
             writer.remove(found)
     rebuilt = _redefine(definer, table, old, new)
     changed = definer.catalog.by_id[table.id]
-    for found, rows in moved or _pages(definer, table):
+    for found, rows in moved or pages(definer, table):
         values = _converted(rows, new, convert)
         columns = [values if column.column_id == new.column_id else rows.columns[table.place[column.column_id]]
                    for column in changed.columns]  # fmt: skip

@@ -19,7 +19,7 @@ from ontolake.sql.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from ontolake.sql.plan.views import query_of
+from ontolake.sql.plan.views import ALL, query_of
 from ontolake.sql.syntax.statements import DIALECT, name_of, position_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _frozen(query: exp.Expr, names: list[str], qualify: Qualify) -> exp.Expr:
     if not any(each.is_star for each in query.expressions):
         return copy
     outputs = [exp.column(exp.to_identifier(name, quoted=True)) for name in names]
-    inner = exp.Subquery(this=copy, alias=exp.TableAlias(this=exp.to_identifier("all$", quoted=True)))
+    inner = exp.Subquery(this=copy, alias=exp.TableAlias(this=exp.to_identifier(ALL, quoted=True)))
     return exp.Select(expressions=outputs).from_(inner)
 
 

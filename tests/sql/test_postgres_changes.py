@@ -1,0 +1,99 @@
+"""Statements that change rows do what they do on PostgreSQL: through views, with ON CONFLICT, with other types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from answers import compare, ours, theirs
+from postgres import Unavailable, running
+
+from ontolake.sql import Database, open_database
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+SCRIPTS = {
+    "views": """
+        CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT DEFAULT 'new', price INTEGER, kind TEXT);
+        INSERT INTO item VALUES (1, 'pen', 2, 'a'), (2, 'ink', 9, 'b'), (3, 'pad', 4, 'a'), (4, 'cap', 7, 'b');
+        CREATE VIEW cheap (number, title, cost) AS SELECT id, name, price FROM item WHERE price < 8;
+        CREATE VIEW cheaper AS SELECT c.title, c.number AS n FROM cheap c WHERE c.cost < 5;
+        CREATE VIEW computed AS SELECT id, price * 2 AS twice, upper(name) AS loud FROM item;
+        CREATE VIEW kinds AS SELECT kind, count(*) AS amount FROM item GROUP BY kind;
+        INSERT INTO cheap VALUES (5, 'tin', 3) RETURNING *;
+        INSERT INTO cheap (number, cost) VALUES (6, 100) RETURNING title, number + 1;
+        INSERT INTO cheap SELECT 7, 'jar';
+        INSERT INTO cheap (number, title) VALUES (1, 'x')
+            ON CONFLICT (number) DO UPDATE SET title = excluded.title || '!';
+        INSERT INTO cheap (number) VALUES (2) ON CONFLICT DO NOTHING;
+        UPDATE cheap SET cost = cost + 1 WHERE title LIKE 'p%' RETURNING number, cost;
+        UPDATE cheap c SET title = upper(c.title) WHERE c.number = 4;
+        UPDATE cheap SET (title, cost) = ('both', 1) WHERE number = 3 RETURNING cheap.*;
+        UPDATE cheap SET price = 1;
+        UPDATE cheaper SET title = 'least' WHERE n = 3 RETURNING *;
+        UPDATE cheap SET cost = 0 FROM (VALUES (4), (2)) AS v (i) WHERE number = v.i RETURNING number, v.i;
+        DELETE FROM cheaper WHERE n = 5 RETURNING title;
+        DELETE FROM cheap USING (VALUES ('jar')) AS v (t) WHERE title = v.t;
+        DELETE FROM cheap WHERE number IN (SELECT number FROM cheap WHERE cheap.cost > 6);
+        UPDATE computed SET id = 40 WHERE twice = 0 RETURNING loud;
+        UPDATE computed SET twice = 3;
+        INSERT INTO computed (id, twice) VALUES (9, 9);
+        INSERT INTO computed (id) VALUES (9) RETURNING id, twice, loud;
+        INSERT INTO kinds VALUES ('c', 1);
+        UPDATE kinds SET kind = 'c';
+        DELETE FROM kinds;
+        SELECT * FROM item ORDER BY id""",
+    "conflicts": """
+        CREATE TABLE word (id INTEGER PRIMARY KEY, text TEXT, live BOOLEAN, uses INTEGER DEFAULT 0);
+        CREATE UNIQUE INDEX word_lower ON word (lower(text));
+        CREATE UNIQUE INDEX word_live ON word (uses) WHERE live;
+        INSERT INTO word VALUES (1, 'One', true, 5), (2, 'Two', false, 5);
+        INSERT INTO word VALUES (3, 'ONE', false, 1)
+            ON CONFLICT (lower(text)) DO UPDATE SET uses = word.uses + 1 RETURNING *;
+        INSERT INTO word VALUES (3, 'tWo', false, 1) ON CONFLICT DO NOTHING;
+        INSERT INTO word VALUES (4, 'four', true, 6) ON CONFLICT (uses) WHERE live DO UPDATE SET text = excluded.text;
+        INSERT INTO word VALUES (5, 'five', false, 6) ON CONFLICT (uses) WHERE live DO NOTHING;
+        INSERT INTO word VALUES (6, 'six', true, 6) ON CONFLICT (uses) DO NOTHING;
+        INSERT INTO word VALUES (6, 'six', true, 6) ON CONFLICT (upper(text)) DO NOTHING;
+        INSERT INTO word VALUES (6, 'six', true, 6) ON CONFLICT (lower(missing)) DO NOTHING;
+        UPDATE word SET word.uses = 1;
+        SELECT * FROM word ORDER BY id""",
+    "types": """
+        CREATE TABLE note (id INTEGER PRIMARY KEY, body TEXT, code VARCHAR(5), mark CHAR(3));
+        INSERT INTO note VALUES (1, 42, 1.50, 7), (2, true, 'a', 'b'), (3, DATE '2020-02-03', 12, NULL);
+        INSERT INTO note VALUES (4, TIMESTAMP '2020-01-02 03:04:05', 0.5, 1), (5, INTERVAL '1 day 2 hours', -1, '');
+        INSERT INTO note (id, code) VALUES (6, 123456);
+        INSERT INTO note (id, code) VALUES (6, false), (7, 1234567);
+        INSERT INTO note (id, body) SELECT k + 10, k * 1.5 FROM generate_series(1, 2) k;
+        UPDATE note SET body = id + 1, code = id WHERE id > 10 RETURNING body, code;
+        UPDATE note SET body = 5 WHERE id = 1;
+        INSERT INTO note (id, body) VALUES (20, 2.0 * 3), (21, 1e0::double precision / 3);
+        SELECT id FROM note WHERE body = 5;
+        SELECT id, body, code, mark::text FROM note ORDER BY id""",
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[psycopg.Connection[Any]]:
+    try:
+        with running() as found, psycopg.connect(found, autocommit=True) as connection:
+            yield connection
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    with open_database(":memory:") as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_statements_do_what_postgres_does(name: str, server: psycopg.Connection[Any], db: Database) -> None:
+    for sql in SCRIPTS[name].split(";"):
+        if sql.strip().startswith("CREATE"):
+            server.execute(sql)
+            db.execute(sql)
+        else:
+            compare(sql, theirs(server, sql), ours(db, sql))
