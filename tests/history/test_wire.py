@@ -117,6 +117,14 @@ def test_subclasses_and_views_go_as_what_they_are_kinds_of() -> None:
         == ["insert", b"a", {"a": 1}]
 
 
+def test_a_commit_of_a_model_goes_as_a_commit() -> None:
+    from ontolake.documents.commits import Commit as SpaceCommit
+
+    back = wire.load(wire.dump(SpaceCommit(7, (5,), None, "ada", {"branch": ""}, "why")))
+    assert type(back) is Commit
+    assert back == (7, (5,), None, "ada", {"branch": ""}, "why")
+
+
 @pytest.mark.parametrize("value", [object(), {"a": [1j]}, "\ud800"], ids=["object", "complex", "text"])
 def test_what_has_no_form_is_refused(value: Any) -> None:
     with pytest.raises(Invalid):

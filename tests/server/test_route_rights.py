@@ -25,7 +25,8 @@ NEEDS = {
     "revert": "write", "cherry_pick": "write", "restore": "write", "run_sql": "write", "get_blob": "read",
     "list_commits": "read", "show_commit": "read", "list_commit_changes": "read", "read_document": "read",
     "read_documents": "read", "document_history": "read", "diff": "read", "row_history": "read", "blame": "read",
-    "metrics": "read",
+    "metrics": "read", "show_snapshot": "read", "read_snapshot_rows": "read", "read_span": "read", "verify": "admin",
+    "gc": "admin", "show_job": "admin",
 }  # fmt: skip
 """The scope that a route needs for the example below."""
 

@@ -3,8 +3,8 @@
 `opening` finds out what is behind a URL and opens it. `store` is what all models have: history, with `branches` (and
 tags), `snapshots` and `jobs`. `address` reads URLs, `credentials` finds tokens, `connection` asks the routes of one
 store, `transport` sends requests and tries them again, `problems` turns answers into the errors that the server met,
-`errors` has those of the way there. `documents`, `graph`, `sql` and `typed` are what models have besides. `testing` is
-a network that fails.
+`errors` has those of the way there. `documents`, `graph`, `sql` and `typed` are what models have besides; `repository`
+and `session` are for sessions. `testing` is a network that fails.
 """
 
 from ontolake.client.errors import (

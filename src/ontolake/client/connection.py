@@ -12,8 +12,11 @@ from ontolake.client.credentials import find_token
 from ontolake.client.errors import ServerError
 from ontolake.client.transport import ConnectOptions, HttpAnswer, Transport
 from ontolake.errors import Invalid
+from ontolake.history import wire
 from ontolake.history.refs import Ref, parsed
 
+_LINES = {"accept": f"application/vnd.ontolake+json-lines, {wire.MEDIA_TYPE}"}
+_CHUNK = 1 << 16
 PAGE = 1000
 """How many commits, changes or rows are asked for at once."""
 
@@ -71,11 +74,11 @@ class StoreConnection:
         """The answer to a question that is too long for a URL."""
         return self.transport.request("POST", f"{self.address.path}{path}", body=body, changes=False, **options).value
 
-    def put(self, path: str, data: bytes, media_type: str, **query: Any) -> Any:
+    def put(self, path: str, data: bytes, media_type: str | None, **query: Any) -> Any:
         """Send bytes to a path below the store."""
         self.check_writable()
-        answer = self.transport.request("POST", f"{self.address.path}{path}", data=data, query=query,
-                                        headers={"content-type": media_type})  # fmt: skip
+        headers = {} if media_type is None else {"content-type": media_type}
+        answer = self.transport.request("POST", f"{self.address.path}{path}", data=data, query=query, headers=headers)
         return answer.value
 
     def raw(self, path: str, accept: str, **query: Any) -> HttpAnswer:
@@ -91,6 +94,16 @@ class StoreConnection:
             cursor = page["cursor"]
             if cursor is None:
                 return
+
+    def lines(self, path: str, **query: Any) -> Iterator[Any]:
+        """All values of a stream of lines, while it comes."""
+        with self.transport.stream("GET", f"{self.address.path}{path}", query=query, headers=_LINES) as response:
+            rest = b""
+            for chunk in response.stream(_CHUNK):
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield from map(wire.load, whole)
+            if rest:
+                raise ServerError(f"the answer of {self.address.server} ends in the midst of a line", response.status)
 
     def check_writable(self) -> None:
         """Raise `Invalid` on a handle that only reads."""

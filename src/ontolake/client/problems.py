@@ -34,11 +34,9 @@ class _Problem(msgspec.Struct):
 
 
 _BY_STATUS: Mapping[int, type[ServerError]] = {
-    400: RefusedRequestError, 401: UnauthorizedError, 403: AccessDeniedError, 404: NotServedError,
-    405: RefusedRequestError, 406: RefusedRequestError, 410: PositionGoneError, 411: RefusedRequestError,
-    412: HeadMovedError, 413: RefusedRequestError, 414: RefusedRequestError, 415: RefusedRequestError,
-    422: RefusedRequestError, 429: BusyServerError, 431: RefusedRequestError, 501: RefusedRequestError,
-    502: BusyServerError, 503: BusyServerError, 504: BusyServerError,
+    **dict.fromkeys((400, 405, 406, 411, 413, 414, 415, 422, 431, 501), RefusedRequestError),
+    **dict.fromkeys((408, 429, 502, 503, 504), BusyServerError),
+    401: UnauthorizedError, 403: AccessDeniedError, 404: NotServedError, 410: PositionGoneError, 412: HeadMovedError,
 }  # fmt: skip
 
 

@@ -33,13 +33,14 @@ class RemoteSnapshot:
 
     def tables(self) -> Sequence[str]:
         """The names of what holds rows, sorted."""
-        return [one["name"] for one in self._connection.get("/tables", ref=self.ref)["tables"]]
+        found: list[str] = self._connection.get("/tables", ref=self.ref)["tables"]
+        return found
 
     def rows(self, table: str) -> Iterator[tuple[Any, Any]]:
         """Every row with its key, by key. Raises `NotFound` for a table that is not there."""
         if not isinstance(table, str):
             raise UnknownTableError(table)
-        yield from self._connection.pages("/rows", "rows", table=table, ref=self.ref)
+        yield from map(tuple, self._connection.lines("/snapshot/rows", table=table, ref=self.ref))
 
     def to_arrow(
         self, table: str, *, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None

@@ -40,11 +40,15 @@ class ClientStore:
         self, url: str, *, write: bool = True, branch: str | None = None, options: ConnectOptions | None = None
     ) -> None:  # fmt: skip
         """Nothing is sent before the first use. Raises `Invalid` for a URL or a token that cannot be."""
-        self.connection = StoreConnection(url, write=write, options=options or ConnectOptions())
-        self.url = url
+        self._attach(StoreConnection(url, write=write, options=options or ConnectOptions()), branch)
+
+    def _attach(self, connection: StoreConnection, branch: str | None) -> None:
+        """Use a connection, and a branch where none is named."""
+        self.connection = connection
+        self.url = connection.url
         self._branch = branch
-        self.branches = RemoteBranches(self.connection)
-        self.tags = RemoteTags(self.connection)
+        self.branches = RemoteBranches(connection)
+        self.tags = RemoteTags(connection)
 
     def __enter__(self) -> Self:
         return self
@@ -84,16 +88,7 @@ class ClientStore:
         """What each commit did, oldest first. See `history.contract`."""
         if since is None:
             raise Invalid("since is a commit or a reference", hint="0 is the beginning")
-        return self._changes(self._span(since, until, branch))
-
-    def _changes(self, query: Mapping[str, Any]) -> Iterator[Change[Any]]:
-        cursor: str | None = None
-        while True:
-            page = self.connection.get("/changes", **query, cursor=cursor)
-            yield from page["changes"]
-            cursor = page["cursor"]
-            if page.get("at_end", cursor is None):
-                return
+        return self.connection.lines("/span", **self._span(since, until, branch))
 
     def _span(self, since: Any, until: Any, branch: str | None) -> dict[str, Any]:
         name = self._named(branch)

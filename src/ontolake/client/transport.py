@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
 import urllib3
 from urllib3.exceptions import (
     ConnectTimeoutError,
@@ -32,7 +33,7 @@ from ontolake.client.problems import error_of, seconds_to_wait
 from ontolake.errors import Invalid, OntolakeError
 from ontolake.history import wire
 
-_BUSY = (429, 502, 503, 504)
+_BUSY = (408, 429, 502, 503, 504)
 """Statuses after which the same request may succeed."""
 _CONNECTIONS = 16
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -75,8 +76,15 @@ class HttpAnswer(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The value of a body of JSON with tags; None if there is none. Raises `Invalid`."""
-        return wire.load(self.body) if self.body else None
+        """The value of a body of JSON, with tags if it says so; None if there is none. Raises `Invalid`."""
+        if not self.body:
+            return None
+        if self.headers.get("content-type", "").startswith(wire.MEDIA_TYPE):
+            return wire.load(self.body)
+        try:
+            return msgspec.json.decode(self.body)
+        except msgspec.MsgspecError as error:
+            raise Invalid(f"the answer is not JSON: {error}") from error
 
 
 class Transport:
@@ -98,6 +106,10 @@ class Transport:
         self._pool = urllib3.PoolManager(
             maxsize=_CONNECTIONS, block=False, retries=False, **tls,
             timeout=urllib3.Timeout(connect=options.connect_timeout, read=options.timeout))  # fmt: skip
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def close(self) -> None:
         """Close all connections. Closing twice does no harm."""

@@ -83,6 +83,9 @@ def _encode_other(value: Any) -> Any:
     """Values of subclasses and of abstract types."""
     if isinstance(value, str):  # enumerations are their texts
         return str.__str__(value)
+    for word in type(value).__mro__[1:]:
+        if word in _WORDS:
+            return _FORMS[word](value)
     for kind in (int, float, datetime, date, time, timedelta, bytes, Decimal, UUID, ZoneInfo):
         if isinstance(value, kind):
             if getattr(value, "nanosecond", 0):
@@ -227,6 +230,8 @@ _FORMS: dict[type[Any], Form] = {
     MergeResult: _result,
     **{kind: _listed(tag) for tag, (kind, _) in _RECORDS.items()},
 }
+
+_WORDS = frozenset(kind for kind, _ in _RECORDS.values())
 
 TAGS: dict[str, Form] = {
     "$int": _read_integer,

@@ -4,7 +4,8 @@
 theirs. `query/` asks, `migration/` changes schemas, `events/` is the queue, `moving/` imports, exports and converts,
 `arrow/` takes and gives tables. `repository/` has the backends. `typed_store` opens a store as it is, `versioned` in
 the words of history, to which `history/` adds branches and merges; `keys` are those of rows, `conformance` is for the
-suite of history. `verification` reads everything, `renewal` keeps a hold alive. `store` and `parallel/` are for
+suite of history. `verification` reads everything, `renewal` keeps a hold alive, `remote` is what
+sessions send to servers. `store` and `parallel/` are for
 `ontolake.stores` and workers.
 """
 

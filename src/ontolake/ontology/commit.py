@@ -16,6 +16,7 @@ from ontolake.ontology.errors import (
 )
 from ontolake.ontology.events.records import QueueChange
 from ontolake.ontology.intents import Ends, Intents, Row
+from ontolake.ontology.remote import DifferenceTaker
 from ontolake.ontology.versioned import table_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def commit_difference(
         raise BatchSizeExceededError(size, config.max_batch_size)
     if not intents.has_any and queue is None:
         return None
+    if isinstance(repository, DifferenceTaker):
+        return repository.take_difference(intents, metadata, queue, expected_head)
     return commit_optimistically(
         lambda: _once(repository, owner, config, intents, metadata, queue, expected_head), HeadMismatchError,
         DEFAULT_PACE if expected_head is None else ONCE)  # fmt: skip

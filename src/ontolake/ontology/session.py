@@ -7,9 +7,12 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ontolake import urls
 from ontolake.errors import Invalid
+from ontolake.extras import needs
 from ontolake.history import Change, Commit
 from ontolake.history.metadata import AUTHOR, MESSAGE
 from ontolake.model.entity import Entity, Relation
@@ -43,10 +46,19 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+_SERVERS = tuple(f"{scheme}://" for scheme in urls.SERVERS)
 
 
 class Session(VersionedTypes):
     """Work with a typed store. Leaving a `with` block without an exception commits what was declared in it."""
+
+    def __new__(cls, datastore_uri: str = "", *_: Any, **__: Any) -> Self:
+        """Behind a server, `http(s)://host/name`, a session of `ontolake.client` does the same over HTTP."""
+        if cls is Session and isinstance(datastore_uri, str) and datastore_uri.startswith(_SERVERS):
+            with needs("client", f"opening {datastore_uri}"):
+                remote: type[Self] = import_module("ontolake.client.session").RemoteSession
+            return object.__new__(remote)
+        return object.__new__(cls)
 
     def __init__(
         self, datastore_uri: str, namespace: str | None = None, *,

@@ -27,6 +27,7 @@ from ontolake.server import api, repeats, telemetry
 from ontolake.server.audit import AuditLog
 from ontolake.server.exchanges import Exchange, Exchanges
 from ontolake.server.handles import ServedStores
+from ontolake.server.jobs import Jobs
 from ontolake.server.limits import Limits, Slots
 from ontolake.server.metrics import Metrics
 from ontolake.server.origins import Origins
@@ -73,6 +74,7 @@ class StoreServer:
         """Set when the server ends: whoever follows something stops then."""
         self.slots = Slots(self.limits)
         self.repeats = repeats.Repeats()
+        self.jobs = Jobs()
         self._readers = anyio.CapacityLimiter(self.limits.readers)
         self._writers = anyio.CapacityLimiter(self.limits.writers)
         assert api  # importing it declares the routes

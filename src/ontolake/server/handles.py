@@ -289,6 +289,10 @@ class ServedStores:
     def __iter__(self) -> Iterator[ServedStore]:
         return iter(self._stores.values())
 
+    def add(self, store: ServedStore) -> None:
+        """Serve one more store, under its name."""
+        self._stores = {**self._stores, store.name: store}
+
     def get(self, name: str) -> ServedStore:
         """The store of a name. Raises `RefusedError` with 404 if there is none."""
         found = self._stores.get(name)

@@ -14,6 +14,7 @@ from ontolake import urls
 from ontolake.engine import connect
 from ontolake.engine.connection import enlarge_cache, write_ahead
 from ontolake.errors import Invalid, NotFound, OntolakeError
+from ontolake.extras import needs
 from ontolake.history.names import MAIN
 from ontolake.ontology.config import Config
 from ontolake.ontology.errors import StorageBackendError, UninitializedStorageError
@@ -43,6 +44,8 @@ def open_repository(
     """
     settings = Config.of(config)
     location = urls.parse(uri)
+    if location.place is urls.Place.SERVER:
+        return _open_remote(uri, settings)
     if location.holds_objects and not location.seam:
         return _open_objects(uri, engine_version, settings)
     _known(SQLITE_ENGINES, engine_version, uri)
@@ -53,6 +56,14 @@ def _known(engines: Mapping[str, object], version: str | None, uri: str) -> None
     if version is not None and version not in engines:
         raise StorageBackendError(f"the engine version {version!r} asked for at {uri!r} is not known",
                                   hint=f"known are {', '.join(engines)}")
+
+
+def _open_remote(uri: str, config: Config) -> Repository:
+    """The store behind a server. Raises `MissingExtra`, and what `ontolake.client` raises."""
+    with needs("client", f"opening {uri}"):
+        module = import_module("ontolake.client.repository")
+    repository: Repository = module.open_remote(uri, config)
+    return repository
 
 
 def _open_objects(uri: str, engine_version: str | None, config: Config) -> Repository:

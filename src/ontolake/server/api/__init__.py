@@ -1,7 +1,7 @@
 """The routes of the HTTP API, one module a subject.
 
-`administration`, `blobs`, `branches`, `commits`, `documents`, `health`, `merges`, `rows_past`, `sql`, `stores`,
-`tables`.
+`administration`, `blobs`, `branches`, `commits`, `documents`, `graph_commits`, `health`, `merges`, `rows_past`,
+`sessions`, `snapshots`, `sql`, `stores`, `tables`, `upkeep`.
 """
 
 from ontolake.server.api import (
@@ -10,12 +10,16 @@ from ontolake.server.api import (
     branches,
     commits,
     documents,
+    graph_commits,
     health,
     merges,
     rows_past,
+    sessions,
+    snapshots,
     sql,
     stores,
     tables,
+    upkeep,
 )
 
 __all__ = [
@@ -24,10 +28,14 @@ __all__ = [
     "branches",
     "commits",
     "documents",
+    "graph_commits",
     "health",
     "merges",
     "rows_past",
+    "sessions",
+    "snapshots",
     "sql",
     "stores",
     "tables",
+    "upkeep",
 ]

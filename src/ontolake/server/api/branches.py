@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ontolake.history import UnknownBranchError
+from ontolake.history import Ref, UnknownBranchError
 from ontolake.server.answers import FORMS, answer, branch_name, named_branch, named_tag
 from ontolake.server.api.stores import reads_something
 from ontolake.server.problems import RefusedError
@@ -20,7 +20,7 @@ class BranchIn(msgspec.Struct, forbid_unknown_fields=True):
     """A branch to create: of `parent`, by default the first one, as it was `at` a reference."""
 
     name: str
-    at: str | None = None
+    at: str | int | None = None
     parent: str | None = None
 
 
@@ -35,7 +35,7 @@ class TagIn(msgspec.Struct, forbid_unknown_fields=True):
     """A tag to create: a name for the commit of a reference, by default the head of the first branch."""
 
     name: str
-    ref: str | None = None
+    ref: str | int | None = None
     message: str | None = None
 
 
@@ -44,9 +44,14 @@ def readable(call: Call, name: str) -> bool:
     return call.principal.sees_branch(name)
 
 
-def reads(call: Call, ref: str | None) -> Touch:
-    """Reading at a reference."""
-    return Touch(TokenScope.READ, call.store.branch_of(ref, call.principal))
+def reads(call: Call, ref: str | int | None) -> Touch:
+    """Reading at a reference, or at a commit by its number."""
+    return Touch(TokenScope.READ, call.store.branch_of(ref_text(ref), call.principal))
+
+
+def ref_text(ref: str | int | None) -> str | None:
+    """A reference, or the number of a commit, as a reference."""
+    return str(Ref(None, str(ref))) if isinstance(ref, int) else ref
 
 
 @route("GET", "/stores/{store}/branches", touches=reads_something, answers={200: BranchList}, forms=FORMS,
@@ -124,7 +129,7 @@ def list_tags(call: Call) -> Any:
 
 
 def _tags(call: Call) -> Iterable[Touch]:
-    yield Touch(TokenScope.WRITE, call.store.branch_of(call.body.ref, call.principal))
+    yield Touch(TokenScope.WRITE, call.store.branch_of(ref_text(call.body.ref), call.principal))
 
 
 @route("POST", "/stores/{store}/tags", touches=_tags, body=TagIn, answers={201: TagOut}, forms=FORMS, tag="history")

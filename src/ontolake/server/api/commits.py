@@ -39,6 +39,13 @@ def branch_named(call: Call) -> str:
     return call.store.first_branch if branch is None else str(branch)
 
 
+def named_commit(call: Call, text: str | None) -> int | str | None:
+    """A commit of a query as stores take it: where commits are numbered, digits are a number of the branch."""
+    if text is not None and call.store.model.numbered and text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    return text
+
+
 @route("GET", "/stores/{store}/commits", touches=reads_branch, query=LogQuery, answers={200: CommitPage}, forms=FORMS,
        tag="history")
 def list_commits(call: Call) -> Any:
@@ -46,7 +53,7 @@ def list_commits(call: Call) -> Any:
     query, branch = call.query, branch_named(call)
     name = cursors.listing("commits", call.store.name, branch, query.since, query.until)
     with call.store.reading() as store:
-        since, until, skip = query.since, query.until, 0
+        since, until, skip = named_commit(call, query.since), named_commit(call, query.until), 0
         if query.cursor is not None:
             last = cursors.read(query.cursor, name)
             until, skip = last, 1

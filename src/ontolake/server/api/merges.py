@@ -53,14 +53,14 @@ class MergeIn(ChangeIn, forbid_unknown_fields=True, kw_only=True):
 class PickIn(ChangeIn, forbid_unknown_fields=True, kw_only=True):
     """A commit to revert or to pick, on a branch."""
 
-    commit: str
+    commit: str | int
     branch: str | None = None
 
 
 class RestoreIn(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A state to bring back, of all tables or some."""
 
-    to: str
+    to: str | int
     tables: list[str] | None = None
     branch: str | None = None
     dry_run: bool = False

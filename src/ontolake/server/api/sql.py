@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -210,6 +210,10 @@ async def _ended(call: Call, running: RunningRequest) -> list[Result]:
             from ontolake.sql.cancellation import CANCELED, TIMED_OUT
 
             await to_thread.run_sync(running.cancel, CANCELED if gone.done() else TIMED_OUT)
+            if gone.done():  # whoever sends it again may have it run again
+                with suppress(Exception):
+                    return await worker
+                raise RefusedError(408, "the client was gone before the end")
         return await worker
     finally:
         gone.cancel()
