@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import overload
+from typing import Any, overload
 
 from ontolake.documents import blobs, commits
 from ontolake.documents.blobs import Blob
@@ -108,11 +108,11 @@ class Space:
     def transact(
         self, session_id: str, local_seq: int, operations: Iterable[Operation], *, reads: Reads = NO_READS,
         branch: str = FIRST, preconditions: Iterable[Precondition] = (), message: str | None = None,
-        author: str | None = None,
+        author: str | None = None, metadata: Mapping[str, Any] | None = None,
     ) -> Commit:  # fmt: skip
         """Apply operations in order, as one commit with the next seq, or not at all.
 
-        `message` and `author` are kept with the commit; without an author it is the session.
+        `message`, `author` and `metadata` are kept with the commit; without an author it is the session.
 
         A request that was made before, by its `session_id` and `local_seq`, is not applied again: it gets the first
         answer. Raises `InvalidOperationError` for a malformed operation, `PatchError` for a patch that does not fit,
@@ -121,9 +121,9 @@ class Space:
         nothing was written.
         """
         request = prepare(session_id, local_seq, operations, reads, branch, preconditions)
-        if message is None and author is None:
+        if message is None and author is None and not metadata:
             return self._writer.transact(request)
-        return self._writer.transact(request, said=commits.remarks(message, author))
+        return self._writer.transact(request, said=commits.remarks(message, author, metadata))
 
     # reading
 

@@ -85,3 +85,7 @@ ERASED = "erased"
 """What was erased: the table, a salted hash of the key, and how much it was."""
 MESSAGE = "message"
 """What was said about a commit, where a layout has no other place for it; given as `Commit.message`."""
+
+# servers
+REQUESTS = "requests"
+"""The keys of requests that a commit answered, hashed, each with a hash of what was sent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ontolake.history.contention import DEFAULT_PACE, ONCE, commit_optimistically
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 def commit_difference(
     repository: Repository, owner: str, config: Config, intents: Intents, metadata: Mapping[str, Any],
-    queue: QueueChange | None = None, *, expected_head: int | None = None,
+    queue: QueueChange | None = None, *, expected_head: int | None = None, check: Callable[[], None] | None = None,
 ) -> int | None:  # fmt: skip
     """Write what differs from the latest state as one commit, and return its id; None if nothing differs.
 
-    What `queue` says happens with it, or on its own if nothing differs. Raises `HeadMismatchError` if there is an
-    `expected_head` and another commit came behind it, and what a transaction raises. Then nothing was written.
+    `check` is called before anything is written, when nobody else can write any more. What `queue` says happens with
+    it, or on its own if nothing differs. Raises `HeadMismatchError` if there is an `expected_head` and another commit
+    came behind it, and what a transaction raises. Then nothing was written.
     """
     size = len(intents)
     if config.max_batch_size is not None and size > config.max_batch_size:
@@ -41,18 +42,20 @@ def commit_difference(
     if isinstance(repository, DifferenceTaker):
         return repository.take_difference(intents, metadata, queue, expected_head)
     return commit_optimistically(
-        lambda: _once(repository, owner, config, intents, metadata, queue, expected_head), HeadMismatchError,
+        lambda: _once(repository, owner, config, intents, metadata, queue, expected_head, check), HeadMismatchError,
         DEFAULT_PACE if expected_head is None else ONCE)  # fmt: skip
 
 
 def _once(
     repository: Repository, owner: str, config: Config, intents: Intents, metadata: Mapping[str, Any],
-    queue: QueueChange | None, expected_head: int | None,
+    queue: QueueChange | None, expected_head: int | None, check: Callable[[], None] | None,
 ) -> int | None:  # fmt: skip
     with repository.transaction(owner) as transaction:
         if expected_head is not None and (head := repository.head()) != expected_head:
             raise HeadMismatchError(f"commit {head} came after commit {expected_head}, which was read",
                                     hint="read again and work it out again")
+        if check is not None:
+            check()
         changed = 0
         for info, rows in intents.by_type():
             changed += transaction.reconcile(info, rows)

@@ -37,6 +37,7 @@ from ontolake.server.routes import EXCHANGE, ROUTES, SOCKETS, Call, Reply, Route
 from ontolake.server.sync import endpoint
 from ontolake.server.sync.feeds import Watchers
 from ontolake.server.tokens import TokenFile
+from ontolake.server.writes.queues import WriteQueues
 
 Authenticate = Callable[[str], Principal | None]
 """Finds who has a token; None for an unknown, expired or revoked one."""
@@ -77,6 +78,7 @@ class StoreServer:
         self.jobs = Jobs()
         self._readers = anyio.CapacityLimiter(self.limits.readers)
         self._writers = anyio.CapacityLimiter(self.limits.writers)
+        self.writes = WriteQueues(partial(self.run, changes=True))
         assert api  # importing it declares the routes
         assert endpoint
 
@@ -103,7 +105,7 @@ class StoreServer:
         with telemetry.spanned(route.name, request.headers, exchange.store, table) as span:
             try:
                 call = await self._call(route, request, exchange)
-                key = request.headers.get(repeats.HEADER) if route.changes else None
+                key = request.headers.get(repeats.HEADER) if route.changes and not route.keeps_keys else None
                 if key is None:
                     response = _response(await self._handled(route, call))
                 else:

@@ -12,6 +12,8 @@ from ontolake.history import errors as history_errors
 from ontolake.history import wire_errors
 from ontolake.history.conflicts import Conflict
 from ontolake.server.rights import ForbiddenError
+from ontolake.server.writes.requests import StaleHeadError
+from ontolake.server.writes.retries import KeyReusedError
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -47,6 +49,8 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (ForbiddenError, 403),
     (history_errors.ProtectedBranchError, 403),
     (history_errors.MergeConflictError, 409),
+    (StaleHeadError, 412),
+    (KeyReusedError, 422),
     (errors.MissingExtra, 501),
     (errors.NotFound, 404),
     (errors.Corruption, 500),

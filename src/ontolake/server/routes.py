@@ -112,6 +112,8 @@ class Route:
     """Request headers that it reads, with what they say, for the document."""
     changes: bool = False
     """Whether it may change state: then its `Origin` is checked and it is audited."""
+    keeps_keys: bool = False
+    """Whether its handler keeps the `Idempotency-Key` of requests with what they have changed."""
     root: bool = False
     open: bool = False
     """Whether it needs no token: health and documents about the API alone."""

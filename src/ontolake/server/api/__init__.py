@@ -1,7 +1,7 @@
 """The routes of the HTTP API, one module a subject.
 
-`administration`, `blobs`, `branches`, `commits`, `documents`, `graph_commits`, `health`, `merges`, `rows_past`,
-`sessions`, `snapshots`, `sql`, `stores`, `tables`, `upkeep`.
+`administration`, `blobs`, `branches`, `commits`, `documents`, `graph_commits`, `health`, `merges`, `rows`,
+`rows_past`, `sessions`, `snapshots`, `sql`, `stores`, `tables`, `upkeep`.
 """
 
 from ontolake.server.api import (
@@ -13,6 +13,7 @@ from ontolake.server.api import (
     graph_commits,
     health,
     merges,
+    rows,
     rows_past,
     sessions,
     snapshots,
@@ -31,6 +32,7 @@ __all__ = [
     "graph_commits",
     "health",
     "merges",
+    "rows",
     "rows_past",
     "sessions",
     "snapshots",

@@ -89,6 +89,16 @@ def upsert(session: SqlSession, transaction: SqlTransaction, table: Table, data:
     return count + len(changed)
 
 
+def delete(session: SqlSession, transaction: SqlTransaction, table: Table, keys: pa.Table) -> int:
+    """Delete rows by the columns of the primary key. Returns how many were there."""
+    given = [coerced(column, keys.column(column.name), lenient=column.type.kind in READ_FROM_TEXT)
+             for column in table.primary_key]  # fmt: skip
+    wanted = vectors.encode_keys(table.prefix, table.key_types, given).to_list()
+    there = session.keyspace.get_many(wanted)
+    RowWriter(session.keyspace, transaction).delete(decoded(table, [there[key] for key in sorted(there)]))
+    return len(there)
+
+
 def _as_table(data: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
