@@ -4,7 +4,7 @@ Every request goes the same way: `app` finds its route and who asks (`rights`), 
 its input, and runs it on a store that is open (`handles`). Errors become problem documents in `problems`, values become
 JSON in `values` or, as the request accepts, in `answers`; `words` describes them and `cursors` are where pages go on.
 `tables/` reads rows, which become what clients accept in `formats`; `streams` sends long answers, and
-`writes/` commits rows. `models` is what
+`writes/` commits rows; `feeds` follows branches. `models` is what
 routes of one model ask of a store, and `statements` what SQL touches. `routes` says how the routes in `api/` are
 declared; `sync/` is the socket of documents.
 

@@ -26,6 +26,7 @@ from ontolake.history import wire
 from ontolake.server import api, repeats, telemetry
 from ontolake.server.audit import AuditLog
 from ontolake.server.exchanges import Exchange, Exchanges
+from ontolake.server.feeds import BranchWatches
 from ontolake.server.handles import ServedStores
 from ontolake.server.jobs import Jobs
 from ontolake.server.limits import Limits, Slots
@@ -79,6 +80,7 @@ class StoreServer:
         self._readers = anyio.CapacityLimiter(self.limits.readers)
         self._writers = anyio.CapacityLimiter(self.limits.writers)
         self.writes = WriteQueues(partial(self.run, changes=True))
+        self.watches = BranchWatches(self.run)
         assert api  # importing it declares the routes
         assert endpoint
 

@@ -1,6 +1,6 @@
 """The routes of the HTTP API, one module a subject.
 
-`administration`, `blobs`, `branches`, `commits`, `documents`, `graph_commits`, `health`, `merges`, `rows`,
+`administration`, `blobs`, `branches`, `changes`, `commits`, `documents`, `graph_commits`, `health`, `merges`, `rows`,
 `rows_past`, `sessions`, `snapshots`, `sql`, `stores`, `tables`, `upkeep`.
 """
 
@@ -8,6 +8,7 @@ from ontolake.server.api import (
     administration,
     blobs,
     branches,
+    changes,
     commits,
     documents,
     graph_commits,
@@ -27,6 +28,7 @@ __all__ = [
     "administration",
     "blobs",
     "branches",
+    "changes",
     "commits",
     "documents",
     "graph_commits",
