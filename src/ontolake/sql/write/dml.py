@@ -322,7 +322,8 @@ class Changer:
         returning = self._returning(tree, table, tree.this, others)
         values = [] if same else [node for _, node in assigned]
         found = self._matching(tree, table, [*values, *(returning.extra if returning else ())], others)
-        if same and found.stored() is not None:
+        alone = not others and not (returning and returning.extra)
+        if same and alone and found.stored() is not None:
             done = self._write_given(table, self._old(table, found), assigned)
             return self._returned("UPDATE", table, done, returning, ())
         if not same and not others and returning is None \
