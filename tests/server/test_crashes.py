@@ -149,3 +149,8 @@ def test_a_second_server_reads_says_who_writes_and_takes_over(tmp_path: Path) ->
         assert first.end() == 0
         assert write(second, "d") == 200, "the lease was not given back"
         assert read(second) == ["a", "c", "d"]
+        with ServerProcess(folders[0], url) as third:
+            assert write(third, "e") == 409
+            second.kill()
+            wait_for(lambda: write(third, "e") == 200)  # when the lease of the killed server has lapsed
+            assert read(third) == ["a", "c", "d", "e"]

@@ -245,13 +245,16 @@ def test_metrics_count_requests_by_route(shop: dict[str, str]) -> None:
     with serving(shop) as served:
         served.call("POST", SQL, json=ONE)
         served.call("POST", SQL, token=None, json=ONE)
-        served.server.metrics.committed("shop", 3)
+        served.call("POST", SQL, json={"sql": "INSERT INTO item VALUES (1)"})
+        with served.server.stores.get("shop").writing(requests=2):
+            pass
         text = served.call("GET", "//metrics").body.decode()
         where = 'method="POST",route="/api/v1/stores/{store}/sql"'
-        for line in (f'ontolake_requests_total{{{where},status="200"}} 1.0', 'ontolake_commits_total{store="shop"} 1.0',
+        for line in (f'ontolake_requests_total{{{where},status="200"}} 2.0', 'ontolake_commits_total{store="shop"} 2.0',
+                     "ontolake_sql_batches_total", "ontolake_sql_transactions_total",
                      f'ontolake_requests_total{{{where},status="401"}} 1.0', 'ontolake_handles{store="shop"}',
                      'ontolake_group_commit_size_sum{store="shop"} 3.0', "ontolake_requests_in_flight 1.0",
-                     'ontolake_request_seconds_count{route="/api/v1/stores/{store}/sql"} 2.0',
+                     'ontolake_request_seconds_count{route="/api/v1/stores/{store}/sql"} 3.0',
                      'ontolake_cache_bytes{store="shop"}'):  # fmt: skip
             assert line in text, line
 

@@ -71,6 +71,8 @@ class StoreServer:
         self.audit = options.audit
         self.tokens = options.tokens
         self.metrics = Metrics(stores)
+        for store in stores:
+            store.on_write = self.metrics.committed
         self.watchers = Watchers(self.run)
         self.closing = asyncio.Event()
         """Set when the server ends: whoever follows something stops then."""

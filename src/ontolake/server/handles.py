@@ -14,7 +14,7 @@ deleted or renamed, is left to those who use it and opened anew for all others.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -67,7 +67,9 @@ class ServedStore:
         self._lock = threading.Lock()
         self._epoch = 0
         self._opening: dict[_Use, threading.Lock] = {}
-        self._turns: dict[str | None, threading.RLock] = {}
+        self._turn = threading.RLock()
+        self.on_write: Callable[[str, int], None] = lambda name, requests: None
+        """Called after something was written, with the name of the store and how many requests share it."""
 
     @property
     def model(self) -> stores.Model:
@@ -127,8 +129,9 @@ class ServedStore:
             yield store
 
     @contextmanager
-    def writing(self, branch: str | None = None) -> Iterator[Any]:
-        """The store for writing, for one thread; where the model wants that, writers of a branch take turns.
+    def writing(self, branch: str | None = None, *, requests: int = 1) -> Iterator[Any]:
+        """The store for writing, for one thread; where the model wants that, writers of a branch take turns. `requests`
+        is how many requests share what is written.
 
         Raises `RefusedError` if the server only reads it, `Contended` if another process writes to it.
         """
@@ -138,11 +141,10 @@ class ServedStore:
         if self.model.name in _SHARED_WRITERS:
             with self._using(use) as store:
                 yield store
-            return
-        with self._lock:
-            turn = self._turns.setdefault(None, threading.RLock())
-        with turn, self._using(use) as store:
-            yield store
+        else:
+            with self._turn, self._using(use) as store:
+                yield store
+        self.on_write(self.name, requests)
 
     def _at(self, branch: str | None) -> str | None:
         """The branch as handles are kept by it: None for the first one, and where handles have all branches."""

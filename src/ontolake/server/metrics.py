@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -73,4 +74,15 @@ class _Below(Collector):
             cache.add_metric([store.name], size)
             decoded.add_metric([store.name], rows)
             handles.add_metric([store.name], store.handle_count())
-        return [objects, cache, decoded, handles]
+        return [objects, cache, decoded, handles, *_batches()]
+
+
+def _batches() -> list[Metric]:
+    """How SQL transactions share commits, once there were any. Importing SQL for nothing would take memory."""
+    queue = sys.modules.get("ontolake.sql.writer_queue")
+    if queue is None:
+        return []
+    return [CounterMetricFamily("ontolake_sql_batches", "Commits that SQL transactions shared",
+                                value=queue.BATCHES.batches),
+            CounterMetricFamily("ontolake_sql_transactions", "SQL transactions in them",
+                                value=queue.BATCHES.transactions)]  # fmt: skip

@@ -26,6 +26,24 @@ MOST = 64
 """How many turns a batch takes at most."""
 
 
+class BatchCounts:
+    """How many batches this process has committed, and the transactions in them. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.batches = 0
+        self.transactions = 0
+
+    def add(self, transactions: int) -> None:
+        with self._lock:
+            self.batches += 1
+            self.transactions += transactions
+
+
+BATCHES = BatchCounts()
+"""Those of all databases of this process."""
+
+
 class CommitBatch:
     """Transactions of several threads, written on one session one after the other, that are committed together."""
 
@@ -45,6 +63,8 @@ class CommitBatch:
     def finish(self, error: BaseException | None) -> None:
         """Tell all threads how it went."""
         self.error = error
+        if error is None and self.count:
+            BATCHES.add(self.count)
         self.done.set()
 
     def wait(self) -> None:
