@@ -16,7 +16,7 @@ from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.errors import ExitCode
 
 if TYPE_CHECKING:
-    from ontolake.ontology.events import EventDeadLetter, EventSelection, EventStore, StoredEvent
+    from ontolake.ontology.events import EventSelection, EventStore
 
 app = typer.Typer(no_args_is_help=True, help="Look at the queue of events, and handle them.", rich_markup_mode="rich")
 
@@ -43,13 +43,14 @@ def list_events(
 ) -> None:  # fmt: skip
     """Events in the order in which they were queued."""
     from ontolake.ontology.events import EventSelection
+    from ontolake.ontology.events.facts import event_facts
 
     url, out = place(db, storage_uri), Out(json)
     with open_typed(url) as store:
         chosen = EventSelection(namespace, status, type)
         events = store.repository.events.select(chosen, limit=limit)
     if json:
-        out.records({"url": url}, "events", map(_facts, events))
+        out.records({"url": url}, "events", map(event_facts, events))
     else:
         out.stream(_EVENTS, ((one.id, one.event_type, one.status, one.attempts, _time(one.created_at),
                               _compact(one.payload)) for one in events))
@@ -58,9 +59,11 @@ def list_events(
 @app.command()
 def show(id: Id, db: Db = None, storage_uri: StorageUri = None, json: Json = False) -> None:
     """All that is known of one event."""
+    from ontolake.ontology.events.facts import event_facts
+
     out = Out(json)
     with open_typed(place(db, storage_uri)) as store:
-        facts = _facts(store.repository.events.get(id))
+        facts = event_facts(store.repository.events.get(id))
     if json:
         out.document(facts)
     else:
@@ -78,9 +81,8 @@ def emit(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Queue an event. Without [bold]--events[/] its fields are checked when it is handled."""
-    from ontolake.model.codecs import encode_datetime, json_text
-    from ontolake.ontology.events import QueuedEvent
-    from ontolake.ontology.events.event import new_id, queued
+    from ontolake.ontology.events.event import queued
+    from ontolake.ontology.events.facts import untyped_event
 
     if not type.isidentifier():
         raise typer.BadParameter(f"{type!r} cannot be the name of a class", param_hint="TYPE")
@@ -92,9 +94,7 @@ def emit(
 
         event = queued(event_class(events, type).model_validate({**fields, **envelope}), namespace or "")
     else:
-        event_id = id or new_id()
-        event = QueuedEvent(event_id, namespace or "", type, json_text(fields), encode_datetime(datetime.now(UTC)),
-                            event_id)
+        event = untyped_event(type, fields, id=id, namespace=namespace or "")
     with open_typed(place(db, storage_uri), write=True) as store:
         new = store.repository.events.enqueue([event])
     out = Out(json)
@@ -110,11 +110,13 @@ def dead_letters(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Events that could not be handled, and why."""
+    from ontolake.ontology.events.facts import letter_facts
+
     url, out = place(db, storage_uri), Out(json)
     with open_typed(url) as store:
         letters = store.repository.events.dead_letters(namespace, limit=limit)
     if json:
-        out.records({"url": url}, "dead_letters", map(_letter, letters))
+        out.records({"url": url}, "dead_letters", map(letter_facts, letters))
     else:
         out.stream(_LETTERS, ((one.failed_event_id, one.failed_event_type, _time(one.failed_at), one.attempts,
                                one.error) for one in letters))
@@ -259,25 +261,6 @@ def _parsed(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise typer.BadParameter("an event is an object of fields", param_hint="JSON")
     return found
-
-
-def _facts(event: StoredEvent) -> dict[str, Any]:
-    return {
-        "id": event.id, "namespace": event.namespace or None, "type": event.event_type, "status": event.status,
-        "payload": event.payload, "created_at": event.created_at.isoformat(), "commit_id": event.commit_id,
-        "root_id": event.root_id, "depth": event.depth, "attempts": event.attempts,
-        "available_at": event.available_at.isoformat(), "handled_by": list(event.handled), "error": event.error,
-        "done_at": event.done_at and event.done_at.isoformat(), "claimed_by": event.claimed_by,
-        "claimed_until": event.claimed_until and event.claimed_until.isoformat(),
-    }  # fmt: skip
-
-
-def _letter(letter: EventDeadLetter) -> dict[str, Any]:
-    return {
-        "id": letter.failed_event_id, "namespace": letter.namespace, "type": letter.failed_event_type,
-        "payload": letter.payload, "handler": letter.handler, "attempts": letter.attempts, "error": letter.error,
-        "failed_at": letter.failed_at.isoformat(),
-    }  # fmt: skip
 
 
 def _compact(value: Any) -> str:

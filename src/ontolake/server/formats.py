@@ -7,17 +7,35 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.responses import StreamingResponse
 
 from ontolake.server.problems import RefusedError
+from ontolake.server.routes import Reply
 from ontolake.server.values import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class ColumnType(msgspec.Struct):
+    """A column of an answer, with its Arrow type."""
+
+    name: str
+    type: str
+
+
+class TableAnswer(msgspec.Struct):
+    """Rows by column. `truncated` says that there were more than the limit."""
+
+    columns: list[ColumnType]
+    rows: list[list[Any]]
+    truncated: bool
+
 
 JSON, LINES, CSV, ARROW = "application/json", "application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream"
 FORMATS = (JSON, LINES, CSV, ARROW)
@@ -91,6 +109,24 @@ def arrow_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[b
             writer.write_batch(batch)
             yield sink.taken()
     yield sink.taken()
+
+
+def table_reply(table: pa.Table, media_type: str, limit: int, shown: Callable[[Any], Any] = plain) -> Any:
+    """A table as an answer of no more rows than `limit`. `shown` makes JSON of a value."""
+    truncated = table.num_rows > limit
+    table = table.slice(0, limit)
+    headers = {"x-ontolake-truncated": "true"} if truncated else {}
+    if media_type == ARROW:
+        parts = arrow_of(table.schema, table.to_batches(max_chunksize=65_536))
+        return StreamingResponse(parts, media_type=media_type, headers=headers)
+    rows = (row for batch in table.to_batches()
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    if media_type in (LINES, CSV):
+        write = lines_of if media_type == LINES else csv_of
+        return StreamingResponse(write(table.column_names, rows), media_type=media_type, headers=headers)
+    columns = [ColumnType(field.name, str(field.type)) for field in table.schema]
+    answer = TableAnswer(columns, [[shown(value) for value in row] for row in rows], truncated)
+    return Reply(msgspec.json.encode(answer), media_type=media_type)
 
 
 class _Sink(io.RawIOBase):

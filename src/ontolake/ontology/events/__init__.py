@@ -2,7 +2,7 @@
 
 `event` is the type that users derive from, `handlers` and `schedule` say what happens when, `runner` makes it happen
 and gives each handler a `context`. `store` is the queue of any engine, in the words of `records`, by the rules of
-`rules`. `letters` are dead ones, `copies` are queues in exports.
+`rules`. `letters` are dead ones, `copies` are queues in exports, `facts` events as JSON.
 """
 
 from ontolake.ontology.events.context import HandlerContext

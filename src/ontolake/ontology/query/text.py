@@ -93,6 +93,14 @@ def parse_order(text: str, info: TypeInfo) -> Order:
     return Order(field.ref, way.lower() == "desc" if colon else False)
 
 
+def parse_field(text: str, info: TypeInfo) -> FieldRef[Any]:
+    """The field that a text names, for aggregates and groups. Raises `QueryError`."""
+    field, _, rest = _field(text, info)
+    if rest.strip():
+        raise QueryError(f"{text!r} is not a field", hint="write FIELD, or FIELD.inside.it")
+    return field
+
+
 def _field(text: str, info: TypeInfo) -> tuple[FieldRef[Any], Column | None, str]:
     """The field that a text begins with, its column unless it is something inside it, and the rest of the text."""
     found = _FIELD.match(text)

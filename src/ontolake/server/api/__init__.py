@@ -1,7 +1,7 @@
 """The routes of the HTTP API, one module a subject.
 
-`administration`, `blobs`, `branches`, `changes`, `commits`, `documents`, `graph_commits`, `health`, `merges`, `rows`,
-`rows_past`, `sessions`, `snapshots`, `sql`, `stores`, `tables`, `upkeep`.
+`administration`, `blobs`, `branches`, `changes`, `commits`, `documents`, `events`, `graph`, `graph_commits`,
+`health`, `merges`, `query`, `rows`, `rows_past`, `sessions`, `snapshots`, `sql`, `stores`, `tables`, `upkeep`.
 """
 
 from ontolake.server.api import (
@@ -11,9 +11,12 @@ from ontolake.server.api import (
     changes,
     commits,
     documents,
+    events,
+    graph,
     graph_commits,
     health,
     merges,
+    query,
     rows,
     rows_past,
     sessions,
@@ -31,9 +34,12 @@ __all__ = [
     "changes",
     "commits",
     "documents",
+    "events",
+    "graph",
     "graph_commits",
     "health",
     "merges",
+    "query",
     "rows",
     "rows_past",
     "sessions",

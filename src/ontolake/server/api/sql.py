@@ -57,13 +57,6 @@ class SqlRequest(msgspec.Struct, forbid_unknown_fields=True):
     message: str | None = None
 
 
-class SqlColumn(msgspec.Struct):
-    """A column of an answer, with its Arrow type."""
-
-    name: str
-    type: str
-
-
 class StatementStatus(msgspec.Struct):
     """What one statement did, and how many rows it gave or changed."""
 
@@ -76,7 +69,7 @@ class SqlAnswer(msgspec.Struct):
 
     status: str
     count: int
-    columns: list[SqlColumn]
+    columns: list[formats.ColumnType]
     rows: list[list[Any]]
     truncated: bool
     notices: list[str]
@@ -297,7 +290,7 @@ def _answer(results: list[Result], limit: int, media_type: str) -> Any:
         return StreamingResponse(formats.csv_of(last.columns, rows), media_type=media_type, headers=headers)
     shown = wire.encode if media_type == wire.MEDIA_TYPE else plain
     answer = SqlAnswer(last.status, min(last.count, limit) if last.columns else last.count,
-                       [SqlColumn(name, str(type)) for name, type in last.description] if last.columns else [],
+                       [formats.ColumnType(name, str(type)) for name, type in last.description] if last.columns else [],
                        [[shown(value) for value in row] for row in rows], truncated, list(last.notices),
                        [StatementStatus(one.status, one.count) for one in results])  # fmt: skip
     return Reply(msgspec.json.encode(answer), media_type=media_type)
