@@ -131,7 +131,7 @@ class Generator:
 def executor_only() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_queries.SmallQuery, "run", lambda *given: None)
-        patch.setattr(small_changes, "conflicting_rows", lambda *given: None)
+        patch.setattr(small_changes.ConflictChange, "rows", lambda *given: None)
         yield
 
 

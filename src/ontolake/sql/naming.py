@@ -72,7 +72,8 @@ class StatementNames:
 
     def expanded(self, tree: exp.Expr) -> exp.Expr:
         """A statement with the queries of views in place of their names, and the tables of views that it changes."""
-        if not self._catalog.has_views and tree.find(exp.Version) is None:
+        known = tree is self._statement.tree
+        if not self._catalog.has_views and not (self._statement.is_versioned if known else tree.find(exp.Version)):
             return tree
 
         def view(node: exp.Table) -> ViewMeta | None:

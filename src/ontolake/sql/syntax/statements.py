@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -69,6 +69,9 @@ _INSTEAD = {
 _FORMS = {"ALTER", "CREATE", "DROP", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "USE"}
 
 
+T = TypeVar("T")
+
+
 class ParsedStatement:
     """One statement. `begins` is where it stands in the text that was given."""
 
@@ -91,6 +94,8 @@ class ParsedStatement:
         """Arrow tables that names without a schema mean before any table is looked up."""
         self.prepared: tuple[Any, Any] | None = None
         """What was worked out for this statement, and the catalog that it holds for."""
+        self._parts: tuple[object, dict[tuple[int, str], Any]] = (None, {})
+        self._is_versioned: bool | None = None
         self._shifts = shifts
         places = [mark_place(mark) for mark in self.marks]
         self._count = max((place + 1 for place in places if isinstance(place, int)), default=0)
@@ -101,6 +106,26 @@ class ParsedStatement:
         found = ParsedStatement(kind or self.kind, self.sql, self.begins, tree, self.names, self._shifts)
         found.given = given
         return found
+
+    def once(self, catalog: object, node: exp.Expr, name: str, make: Callable[[], T]) -> T:
+        """What a node of the statement says whatever the parameters are, worked out once for a catalog."""
+        if node.root() is not self.tree:
+            return make()
+        parts = self._parts  # which another thread may replace
+        if parts[0] != catalog:
+            parts = self._parts = (catalog, {})
+        known, place = parts[1], (id(node), name)
+        if place not in known:
+            known[place] = make()
+        found: T = known[place]
+        return found
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether a table of it is read as it was."""
+        if self._is_versioned is None:
+            self._is_versioned = self.tree is not None and self.tree.find(exp.Version) is not None
+        return self._is_versioned
 
     @property
     def parameter_count(self) -> int:

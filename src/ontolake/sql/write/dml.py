@@ -223,17 +223,9 @@ class Changer:
     def _insert_or(self, table: Table, new: Rows, conflict: exp.OnConflict, target: exp.Table) -> Rows:
         """Insert the rows that are new, and leave or change the others. Returns those that were written."""
         new.check()
-        indexes = arbiters(table, conflict, self._statement)
         nothing = "NOTHING" in str(conflict.args.get("action") or "").upper()
-        if not nothing and not conflict.args.get("conflict_keys") and conflict.args.get("constraint") is None:
-            raise SqlSyntaxError("ON CONFLICT DO UPDATE needs the columns that may conflict", sqlstate="42601",
-                                 hint="write ON CONFLICT (columns) DO UPDATE …")
-        for column in conflict.find_all(exp.Column):
-            owner = name_of(column.args.get("table"))
-            if column.find_ancestor(exp.Query) is None and owner in ("", EXCLUDED, table.name) \
-                    and not is_default(column):  # fmt: skip
-                table.column(name_of(column.this), position_of(column, self._statement))
-        check_qualified(conflict, table, self._statement)
+        indexes = self._statement.once(self._where, conflict, "arbiters",
+                                       lambda: self._checked_arbiters(table, conflict, nothing))  # fmt: skip
         there, fresh, pairs, second = self._sorted_out(new, indexes)
         if second and not nothing:
             raise SqlError("ON CONFLICT DO UPDATE cannot change a row a second time", sqlstate="21000",
@@ -245,6 +237,20 @@ class Changer:
             return added
         changed = self._update_conflicting(table, decoded(table, there), new.take(pairs), conflict, target)
         return together(table, added, changed)
+
+    def _checked_arbiters(self, table: Table, conflict: exp.OnConflict, nothing: bool) -> list[IndexMeta | None]:
+        """What a conflict is looked for in, once the names of the clause are known to mean something."""
+        indexes = arbiters(table, conflict, self._statement)
+        if not nothing and not conflict.args.get("conflict_keys") and conflict.args.get("constraint") is None:
+            raise SqlSyntaxError("ON CONFLICT DO UPDATE needs the columns that may conflict", sqlstate="42601",
+                                 hint="write ON CONFLICT (columns) DO UPDATE …")
+        for column in conflict.find_all(exp.Column):
+            owner = name_of(column.args.get("table"))
+            if column.find_ancestor(exp.Query) is None and owner in ("", EXCLUDED, table.name) \
+                    and not is_default(column):  # fmt: skip
+                table.column(name_of(column.this), position_of(column, self._statement))
+        check_qualified(conflict, table, self._statement)
+        return indexes
 
     def _sorted_out(
         self, new: Rows, indexes: Sequence[IndexMeta | None]
@@ -290,9 +296,11 @@ class Changer:
     ) -> Rows:
         alias = alias_of(target)
         where = conflict.args.get("where")
-        assigned = self._assignments(table, conflict.expressions)
-        few = small_changes.conflicting_rows(table, {alias: 0, "": 0, EXCLUDED: 1}, assigned,
-                                             None if where is None else where.this, old, given, self._parameters)
+        assigned = self._statement.once(self._where, conflict, "assigned",
+                                        lambda: self._assignments(table, conflict.expressions))  # fmt: skip
+        change = self._statement.once(self._where, conflict, "change", lambda: small_changes.conflict_change(
+            table, {alias: 0, "": 0, EXCLUDED: 1}, assigned, None if where is None else where.this))
+        few = None if change is None else change.rows(old, given, self._parameters)
         if few is not None:
             self._writer.update(*few)
             return few[1]
@@ -315,9 +323,7 @@ class Changer:
 
     def update(self, tree: exp.Update) -> Result:
         """Run UPDATE."""
-        table, _ = self._find(tree.this)
-        assigned = self._assignments(table, tree.expressions)
-        same = all(defaults.is_fixed(column) if node is None else is_given(node) for column, node in assigned)
+        table, assigned, same = self._statement.once(self._where, tree, "update", lambda: self._described(tree))
         others = joined(tree.args.get("from_"))
         returning = self._returning(tree, table, tree.this, others)
         values = [] if same else [node for _, node in assigned]
@@ -337,6 +343,13 @@ class Changer:
         done = self._write_given(table, old, assigned) if same else \
             self._write_changed(table, old, assigned, arrow, width)
         return self._returned("UPDATE", table, done, returning, arrow.columns[width + len(values) :])
+
+    def _described(self, tree: exp.Update) -> tuple[Table, list[tuple[ColumnMeta, exp.Expr | None]], bool]:
+        """The table of an UPDATE, what columns become, and whether that is the same for all rows."""
+        table, _ = self._find(tree.this)
+        assigned = self._assignments(table, tree.expressions)
+        return table, assigned, all(defaults.is_fixed(column) if node is None else is_given(node)
+                                    for column, node in assigned)  # fmt: skip
 
     def delete(self, tree: exp.Delete) -> Result:
         """Run DELETE."""

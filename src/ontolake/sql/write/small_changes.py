@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.plan.conditions import table_and_name
 from ontolake.sql.plan.small_queries import FEW
-from ontolake.sql.plan.small_values import Unable, compiled
+from ontolake.sql.plan.small_values import Run, Unable, compiled
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters
 from ontolake.sql.types import BIGINT, BOOLEAN, TEXT, Stored, Type
@@ -46,16 +47,35 @@ def _with_values(
     return Rows(table, tuples=new)
 
 
-def conflicting_rows(
-    table: Table, names: Mapping[str, int], assigned: Assigned, where: exp.Expr | None, old: Rows, given: Rows,
-    parameters: Parameters,
-) -> tuple[Rows, Rows] | None:  # fmt: skip
-    """Rows before and after an ON CONFLICT DO UPDATE, by qualifiers (`names`) of the old row, 0, and the new one, 1.
+class ConflictChange(NamedTuple):
+    """What ON CONFLICT DO UPDATE makes of rows, compiled: new values by the places of columns, and its WHERE."""
 
-    None if there are many, or an expression is not that simple.
+    table: Table
+    places: Sequence[int]
+    runs: Sequence[Run]
+    condition: Run | None
+
+    def rows(self, old: Rows, given: Rows, parameters: Parameters) -> tuple[Rows, Rows] | None:
+        """Rows before and after; None if there are many, or a value is not for Python."""
+        if len(old) > FEW:
+            return None
+        try:
+            envs = list(zip(old.tuples, given.tuples, strict=True))
+            kept = [env for env in envs if self.condition is None or self.condition(env, parameters) is True]
+            values = [[run(env, parameters) for run in self.runs] for env in kept]
+        except Unable:
+            return None
+        before = [list(env[0]) for env in kept]
+        return Rows(self.table, tuples=before), _with_values(self.table, before, self.places, values)
+
+
+def conflict_change(
+    table: Table, names: Mapping[str, int], assigned: Assigned, where: exp.Expr | None
+) -> ConflictChange | None:
+    """An ON CONFLICT DO UPDATE, by qualifiers (`names`) of the old row, 0, and the new one, 1.
+
+    None if an expression is not that simple.
     """
-    if len(old) > FEW or any(node is None for _, node in assigned):
-        return None
 
     def resolve(node: exp.Column) -> tuple[int, int, Type] | None:
         qualifier, name = table_and_name(node)
@@ -66,7 +86,8 @@ def conflicting_rows(
     try:
         runs = []
         for column, node in assigned:
-            assert node is not None
+            if node is None:
+                return None
             value = compiled(node, resolve)
             if value.type != column.type or (column.type not in _SAME and not isinstance(node, exp.Column)):
                 return None
@@ -74,11 +95,7 @@ def conflicting_rows(
         condition = None if where is None else compiled(where, resolve)
         if condition is not None and condition.type != BOOLEAN:
             return None
-        envs = list(zip(old.tuples, given.tuples, strict=True))
-        kept = [env for env in envs if condition is None or condition.run(env, parameters) is True]
-        values = [[run(env, parameters) for run in runs] for env in kept]
     except Unable:
         return None
-    before = [list(env[0]) for env in kept]
     places = [table.place[column.column_id] for column, _ in assigned]
-    return Rows(table, tuples=before), _with_values(table, before, places, values)
+    return ConflictChange(table, places, runs, None if condition is None else condition.run)
