@@ -12,7 +12,8 @@ from ontolake.model.stored import StoredType
 from ontolake.ontology.arrow.physical import COMMIT, DELETED, REPLACES, ROW, Type, encoded, key_text, places
 from ontolake.ontology.repository.objects.layout import TypeState
 from ontolake.ontology.repository.objects.moment import HeadSnapshot
-from ontolake.ontology.repository.objects.read.scan import Scanner, leading_type
+from ontolake.ontology.repository.objects.read.scan import Scanner
+from ontolake.ontology.repository.objects.read.search import leading_type
 from ontolake.ontology.repository.protocol import Row
 
 SIDES = ("left", "right")

@@ -66,6 +66,7 @@ def write_file(
         table = by_key(info, table)
     if VERSION not in table.column_names:
         table = table.append_column(VERSION, pa.array(np.full(len(table), version, np.int64)))
+    found = described(info, table, path, version)
     # Least and greatest values are kept for filters to look at, of keys and what is indexed always: of other text it
     # takes long, and seldom tells row groups apart. What is indexed only a class says; without one all text may be.
     any_text = isinstance(info, StoredType)
@@ -75,11 +76,12 @@ def write_file(
     # Looking for repetitions takes longer than packing them; numbers pack better byte by byte.
     packed = {field.name: "BYTE_STREAM_SPLIT" for field in table.schema if field.type == pa.float64()}
     packed |= dict.fromkeys([name for name in (ROW, REPLACES) if name in table.column_names], "DELTA_BINARY_PACKED")
-    pq.write_table(table, sink, row_group_size=sizes.group_rows, write_batch_size=BATCH, compression="lz4",
-                   write_page_checksum=True, use_dictionary=[COMMIT, VERSION, FIRST, SUPERSEDED], write_statistics=told,
+    # One value over and over is packed well enough, and a dictionary of it takes longer.
+    repeated = [] if found.min_commit_id == found.max_commit_id else [COMMIT]
+    pq.write_table(_required(table), sink, row_group_size=sizes.group_rows, write_batch_size=BATCH, compression="lz4",
+                   write_page_checksum=True, use_dictionary=[*repeated, FIRST, SUPERSEDED], write_statistics=told,
                    column_encoding=packed, store_schema=False)
     data = sink.getvalue().to_pybytes()
-    found = described(info, table, path, version)
     return replace(found, size=len(data), content_sha256=hashlib.sha256(data).hexdigest(), updates=updates,
                    level=level, replaces=replaces), data  # fmt: skip
 
@@ -92,6 +94,17 @@ def described(info: Type, table: pa.Table, path: str, version: int) -> DataFile:
     later = pc.max(table.column(SUPERSEDED)).as_py() if SUPERSEDED in table.column_names else None
     return DataFile(path, len(table), 0, version, *_bounds(table.column(COMMIT)), low=low, high=high, superseded=later,
                     deleted=int(flags(table).sum()))
+
+
+def _required(table: pa.Table) -> pa.Table:
+    """The same, columns without missing values told to be so: Parquet need not note for each value that it is there."""
+    return pa.table(table.columns, pa.schema([field.with_nullable(column.null_count > 0) for field, column
+                                              in zip(table.schema, table.columns, strict=True)]))  # fmt: skip
+
+
+def _optional(table: pa.Table) -> pa.Table:
+    """The same as tables are elsewhere, where no column is told to be without missing values."""
+    return pa.table(table.columns, pa.schema([field.with_nullable(True) for field in table.schema]))
 
 
 def parquet_table(data: bytes) -> pa.Table:
@@ -115,7 +128,8 @@ class Files:
         self._lock = threading.Lock()
 
     # the cache
-    def _get(self, key: Any) -> Any:
+    def kept(self, key: Any) -> Any:
+        """What was kept under a key, which begins with the path of its file; None if it is not there (any more)."""
         with self._lock:
             found = self._kept.get(key)
             if found is None:
@@ -123,7 +137,8 @@ class Files:
             self._kept.move_to_end(key)
             return found[0]
 
-    def _keep(self, key: Any, value: Any, size: int) -> None:
+    def keep(self, key: Any, value: Any, size: int) -> None:
+        """Keep something that follows from a file, and takes so many bytes, as long as there is room."""
         with self._lock:
             before = self._kept.pop(key, None)
             self._used += size - (before[1] if before else 0)
@@ -135,12 +150,12 @@ class Files:
     def remember(self, file: DataFile, table: pa.Table) -> None:
         """Keep what was just written, so that it need not be read."""
         if file.row_count <= self.sizes.small_rows:
-            self._keep(file.path, table, table.nbytes)
+            self.keep(file.path, table, table.nbytes)
 
     # whole files
     def load(self, files: Iterable[DataFile]) -> None:
         """Read small files that will be needed, all at once."""
-        wanted = [file for file in files if file.row_count <= self.sizes.small_rows and self._get(file.path) is None]
+        wanted = [file for file in files if file.row_count <= self.sizes.small_rows and self.kept(file.path) is None]
         if wanted:
             for file, data in zip(wanted, self._access.whole([(one.path, one.size) for one in wanted]), strict=True):
                 if file.content_sha256 and hashlib.sha256(data).hexdigest() != file.content_sha256:
@@ -148,27 +163,35 @@ class Files:
                                               "were written", hint="it is damaged; restore it from a copy")
                 table = self._parsed(file, lambda data=data: _decoded(data))  # type: ignore[misc]
                 self._complete(file, table.column_names)
-                self._keep(file.path, table, table.nbytes)
+                self.keep(file.path, table, table.nbytes)
 
     def table(self, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
         """A file, or some of its columns. Columns that the file does not have are left out."""
         if file.row_count <= self.sizes.small_rows:
-            found = self._get(file.path)
+            found = self.kept(file.path)
             if found is None:
                 self.load([file])
-                found = self._get(file.path)
+                found = self.kept(file.path)
             return found if columns is None else found.select(_there(columns, found.column_names))
         opened = self._opened(file)
         wanted = None if columns is None else _there(columns, opened.schema_arrow.names)
         if wanted is not None and _share(opened, wanted) < 0.6:
-            return self._parsed(file, lambda: opened.read(columns=wanted))
+            return self._parsed(file, lambda: _optional(opened.read(columns=wanted)))
         data = self._access.some(file.path, 0, file.size)
         return self._parsed(file, lambda: _decoded(data, wanted, threads=True))
+
+    def whole(self, file: DataFile) -> pa.Table:
+        """A big file in one piece, kept."""
+        found = self.kept((file.path, "whole"))
+        if found is None:
+            found = self.table(file).combine_chunks()
+            self.keep((file.path, "whole"), found, found.nbytes)
+        return found
 
     # parts of big files
     def ranges(self, info: Type, file: DataFile) -> Ranges:
         """Which keys the row groups of a file have."""
-        found: Ranges | None = self._get((file.path, "ranges"))
+        found: Ranges | None = self.kept((file.path, "ranges"))
         if found is None:
             meta = self._opened(file).metadata
             at = self._opened(file).schema_arrow.names.index(place(info.keys[0]))
@@ -183,7 +206,7 @@ class Files:
                 kind = scalar.physical_type()
                 found = Ranges(scalar.from_arrow(pa.array([one.min for one in stats], kind)),
                                scalar.from_arrow(pa.array([one.max for one in stats], kind)))
-            self._keep((file.path, "ranges"), found, 200 * len(stats))
+            self.keep((file.path, "ranges"), found, 200 * len(stats))
         return found
 
     def groups_of(self, info: Type, file: DataFile, keys: Iterable[Any]) -> list[int]:
@@ -208,17 +231,24 @@ class Files:
 
     def group(self, file: DataFile, number: int) -> pa.Table:
         """One row group, kept."""
-        found = self._get((file.path, number))
+        found = self.kept((file.path, number))
         if found is None:
-            found = self._parsed(file, lambda: self._opened(file).read_row_group(number, use_threads=False))
-            self._keep((file.path, number), found, found.nbytes)
+            whole = self.kept((file.path, "whole"))
+            if whole is None:
+                found = self._parsed(file, lambda: _optional(
+                    self._opened(file).read_row_group(number, use_threads=False)))
+            else:
+                meta = self._opened(file).metadata
+                before = sum(meta.row_group(n).num_rows for n in range(number))
+                found = whole.slice(before, meta.row_group(number).num_rows)
+            self.keep((file.path, number), found, found.nbytes)
         return found
 
     def groups(self, file: DataFile, numbers: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         """Several row groups, not kept."""
         opened = self._opened(file)
         wanted = None if columns is None else _there(columns, opened.schema_arrow.names)
-        return self._parsed(file, lambda: opened.read_row_groups(list(numbers), columns=wanted))
+        return self._parsed(file, lambda: _optional(opened.read_row_groups(list(numbers), columns=wanted)))
 
     def statistics(self, file: DataFile) -> Any:
         """The Parquet metadata of a file."""
@@ -226,21 +256,21 @@ class Files:
 
     def positions(self, info: Type, file: DataFile) -> dict[Any, int]:
         """Where each key is in a small run."""
-        found: dict[Any, int] | None = self._get((file.path, "keys"))
+        found: dict[Any, int] | None = self.kept((file.path, "keys"))
         if found is None:
             keys = key_texts(info, self.table(file)).to_pylist()
             found = dict(zip(keys, range(len(keys)), strict=True))
-            self._keep((file.path, "keys"), found, 120 * len(keys))
+            self.keep((file.path, "keys"), found, 120 * len(keys))
         return found
 
     def _opened(self, file: DataFile) -> pq.ParquetFile:
-        found: pq.ParquetFile | None = self._get((file.path, "open"))
+        found: pq.ParquetFile | None = self.kept((file.path, "open"))
         if found is None:
             source = pa.PythonFile(ObjectFile(self._access, file, self.sizes.group_rows), mode="r")
             found = self._parsed(file, lambda: pq.ParquetFile(source, pre_buffer=True,
                                                               page_checksum_verification=True))
             self._complete(file, found.schema_arrow.names)
-            self._keep((file.path, "open"), found, 4096 + 400 * found.metadata.num_row_groups)
+            self.keep((file.path, "open"), found, 4096 + 400 * found.metadata.num_row_groups)
         return found
 
     def _complete(self, file: DataFile, names: Sequence[str]) -> None:
@@ -261,7 +291,7 @@ class Files:
 
 def _decoded(data: bytes, columns: Sequence[str] | None = None, *, threads: bool = False) -> pa.Table:
     with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as opened:
-        return opened.read(columns=columns, use_threads=threads)
+        return _optional(opened.read(columns=columns, use_threads=threads))
 
 
 def _there(columns: Sequence[str], names: Sequence[str]) -> list[str]:

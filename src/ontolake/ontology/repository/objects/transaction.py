@@ -51,7 +51,7 @@ from ontolake.ontology.repository.objects.layout import (
     type_key,
 )
 from ontolake.ontology.repository.objects.moment import HeadSnapshot, OtherBranchMoved
-from ontolake.ontology.repository.objects.read.scan import leading_type
+from ontolake.ontology.repository.objects.read.search import leading_type
 from ontolake.ontology.repository.objects.uniqueness import check_unique
 from ontolake.ontology.repository.objects.upkeep import advisory
 from ontolake.ontology.repository.objects.upkeep.merge import level_of, tidy

@@ -6,16 +6,14 @@ to a bound.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ontolake.arrow_values import int_scalar, numbers, one_array
+from ontolake.arrow_values import int_scalar, numbers
 from ontolake.model.columns import Column
 from ontolake.ontology.arrow.physical import (
     COMMIT,
@@ -38,6 +36,7 @@ from ontolake.ontology.arrow.physical import (
 )
 from ontolake.ontology.repository.objects.files import Files
 from ontolake.ontology.repository.objects.layout import DataFile, TypeState
+from ontolake.ontology.repository.objects.read.search import KeySearch, is_searchable, leading_type, place_of
 
 Prune = Callable[[Any, int, DataFile], bool]
 """Whether a row group, given the metadata of its file, its number and the file, can have rows that are wanted."""
@@ -70,6 +69,7 @@ class Scanner:
 
     def __init__(self, files: Files, adapt: Adapt | None = None) -> None:
         self.files = files
+        self._search = KeySearch(files)
         self._adapt = adapt
 
     def _foreign(self, state: TypeState | None, file: DataFile) -> bool:
@@ -162,7 +162,7 @@ class Scanner:
             table = table.drop_columns([REPLACES]) if linked else table
             if over and keys is not None:
                 table = table.filter(pc.invert(pc.is_in(keys, value_set=pa.concat_arrays(over))))
-            found.append(without(table, gone))
+            found.append(without(table, gone, one_commit=file.min_commit_id == file.max_commit_id))
             if replaces and not linked:
                 newer.append((file, keys))
             gone = np.concatenate([gone, below]) if len(below) else gone
@@ -198,8 +198,8 @@ class Scanner:
         if is_searchable(info) and not any(self._foreign(state, file) for file in runs):
             wanted = sorted(leading)
             for file in reversed(runs):
-                tables, wanted = self._searched(info, file, wanted)
-                found += tables
+                table, wanted = self._search.rows(info, file, wanted)
+                found += [] if table is None else [table]
             runs = []
         for file in reversed(runs):
             if not len(missing):
@@ -216,43 +216,6 @@ class Scanner:
                 seen[numbers(at.drop_null())] = True
                 missing = missing.filter(pa.array(~seen))
         return _completed(living(concat(found)), info.columns) if found else empty_table(info)
-
-    def _searched(self, info: Type, file: DataFile, wanted: list[Any]) -> tuple[list[pa.Table], list[Any]]:
-        """The rows of a run that have one of these keys, which are in order, and the keys that it does not have.
-
-        Each key is searched in the order of the rows, so that the cost follows the keys, not the rows.
-        """
-        found: list[pa.Table] = []
-        seen = np.zeros(len(wanted), dtype=bool)
-        texts = pa.array(wanted, leading_type(info))
-        for table, start, end in self._pieces(info, file, wanted):
-            keys, part = one_array(table.column(place(info.keys[0]))), texts[start:end]
-            at = np.minimum(numbers(pc.search_sorted(keys, part)).astype(np.int64), len(keys) - 1)
-            there = numbers(pc.equal(keys.take(pa.array(at)), part))
-            if there.any():
-                found.append(table.take(pa.array(at[there])))
-                seen[start:end] |= there
-        return found, [key for key, is_seen in zip(wanted, seen, strict=True) if not is_seen] if found else wanted
-
-    def _pieces(self, info: Type, file: DataFile, wanted: list[Any]) -> Iterator[tuple[pa.Table, int, int]]:
-        """The parts of a run that can have one of these keys, in order, and which of the keys each can have."""
-        everything = 0, len(wanted)
-        if not wanted:
-            return
-        if file.row_count <= self.files.sizes.small_rows:
-            yield self.files.table(file), *everything
-            return
-        ranges = self.files.ranges(info, file)
-        bounds = {number: (bisect_left(wanted, low), bisect_right(wanted, high))
-                  for number, (low, high) in enumerate(zip(ranges.low, ranges.high, strict=True))}
-        groups = [number for number, (start, end) in bounds.items() if start < end]
-        if not ranges.low or len(groups) > max(self.files.sizes.kept_groups, len(bounds) // 2):
-            yield self.files.table(file), *everything
-        elif len(groups) > self.files.sizes.kept_groups:
-            yield self.files.groups(file, groups), *everything
-        else:
-            for number in groups:
-                yield self.files.group(file, number), *bounds[number]
 
     def _candidates(
         self, info: Type, state: TypeState | None, file: DataFile, leading: Sequence[Any]
@@ -298,25 +261,11 @@ class Scanner:
         return None
 
 
-def is_searchable(info: Type) -> bool:
-    """Whether keys of a type can be searched by their order alone: one column, of numbers or text."""
-    return len(info.keys) == 1 and not info.keys[0].type.encodes_arrow() and hasattr(pc, "search_sorted")
-
-
 def _place_of(info: Type, group: pa.Table, text: Any) -> int:
     """Where a row group, which is in the order of keys, has a key; -1 if it does not."""
     if len(info.keys) > 1 or info.keys[0].type.encodes_arrow():
         return int(pc.index(key_texts(info, group), text).as_py())
-    column = group.column(place(info.keys[0]))
-    keys = column.chunk(0) if column.num_chunks == 1 else column  # a chunk is faster to look into
-    low, high = 0, len(keys)
-    while low < high:
-        middle = (low + high) // 2
-        if keys[middle].as_py() < text:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < len(keys) and keys[low].as_py() == text else -1
+    return place_of(info, group, text)
 
 
 def _alive(row: pa.Table) -> pa.Table | None:
@@ -361,24 +310,55 @@ def within(table: pa.Table, span: Span) -> pa.Table:
     return table
 
 
-def without(table: pa.Table, gone: np.ndarray[Any, Any]) -> pa.Table:
-    """The rows of a table but for those with one of these numbers."""
+def _in_order(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Numbers in order, which they often are already."""
+    return values if bool((values[1:] >= values[:-1]).all()) else np.sort(values)
+
+
+def without(table: pa.Table, gone: np.ndarray[Any, Any], *, one_commit: bool = False) -> pa.Table:
+    """The rows of a table but for those with one of these numbers.
+
+    `one_commit` says that all rows are of one commit.
+    """
     if not len(gone) or not len(table):
         return table
     rows = numbers(table.column(ROW))
-    if rows[-1] - rows[0] == len(rows) - 1 and bool((rows[1:] > rows[:-1]).all()):
-        hit = np.zeros(len(rows), dtype=bool)  # numbered without a gap: a number is a place
-        hit[gone[(gone >= rows[0]) & (gone <= rows[-1])] - rows[0]] = True
+    first = int(rows[0])
+    numbered = int(rows[-1]) - first == len(rows) - 1 and bool((rows[1:] > rows[:-1]).all())
+    if numbered:  # without a gap: a number is a place
+        gone = _in_order(gone)
+        start, end = np.searchsorted(gone, [first, first + len(rows)])
+        places = gone[start:end] - first
     else:
-        hit = np.isin(rows, gone)
-    edges = np.flatnonzero(hit[1:] != hit[:-1]) + 1
-    if not len(edges):
-        return table.slice(0, 0) if hit[0] else table
-    if len(edges) * _LONG > len(table):
-        return table.filter(pa.array(~hit))
+        places = np.flatnonzero(np.isin(rows, gone))
+    if not len(places):
+        return table
+    ends = places[1:][places[1:] > places[:-1] + 1]
+    if (len(ends) + 1) * _LONG * 2 > len(table):
+        return _others(table, places, first if numbered else None, one_commit)
     # Long pieces need not be copied.
-    return pa.concat_tables([table.slice(start, end - start) for start, end in pairwise([0, *edges.tolist(), len(hit)])
-                             if not hit[start]])
+    starts = [0, *(places[np.append(places[1:] > places[:-1] + 1, True)] + 1).tolist()]
+    pieces = zip(starts, [int(places[0]), *ends.tolist(), len(table)], strict=True)
+    return pa.concat_tables([table.slice(start, end - start) for start, end in pieces if end > start] or [table[:0]])
+
+
+def _others(table: pa.Table, places: np.ndarray[Any, Any], first: int | None, one_commit: bool) -> pa.Table:
+    """The rows of a table but for those at these places, each column as it is cheapest. `first` is the number of the
+    first row if they are numbered one after the other."""
+    kept = np.ones(len(table), dtype=bool)
+    kept[places] = False
+    mask, others = pa.array(kept), np.flatnonzero(kept)
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name == ROW and first is not None:
+            columns.append(pa.chunked_array([others + first]))
+        elif name == COMMIT and one_commit:
+            columns.append(column.slice(0, len(others)))
+        elif column.num_chunks == 1 and column.type == pa.bool_():
+            columns.append(column.take(pa.array(others)))
+        else:
+            columns.append(column.filter(mask))
+    return pa.table(columns, schema=table.schema)
 
 
 def last_of_each(info: Type, table: pa.Table) -> pa.Table:
@@ -417,11 +397,6 @@ def _completed(table: pa.Table, columns: Collection[Column]) -> pa.Table:
     return table
 
 
-def leading_type(info: Type) -> pa.DataType:
-    """The Arrow type of encoded first keys."""
-    return pa.int64() if info.keys[0].sqlite_type == "INTEGER" else pa.string()
-
-
 def _leading(info: Type, table: pa.Table) -> pa.Array:
     """The first keys of rows, encoded."""
     column = info.keys[0]
@@ -442,4 +417,4 @@ def _le(one: Any, two: Any) -> bool:
         return True
 
 
-__all__ = ["LATEST", "Scanner", "Span", "last_of_each", "leading_type", "relevant", "same_keys", "within", "without"]
+__all__ = ["LATEST", "Scanner", "Span", "last_of_each", "relevant", "same_keys", "within", "without"]
