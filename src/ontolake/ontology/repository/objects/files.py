@@ -38,6 +38,7 @@ from ontolake.ontology.arrow.physical import (
 from ontolake.ontology.errors import StorageBackendError
 from ontolake.ontology.repository.objects.access import StoreObjects
 from ontolake.ontology.repository.objects.layout import DataFile
+from ontolake.ontology.repository.objects.read import bloom
 from ontolake.ontology.repository.strangers import stranger
 from ontolake.ontology.sizes import DEFAULT, Sizes
 
@@ -78,9 +79,12 @@ def write_file(
     packed |= dict.fromkeys([name for name in (ROW, REPLACES) if name in table.column_names], "DELTA_BINARY_PACKED")
     # One value over and over is packed well enough, and a dictionary of it takes longer.
     repeated = [] if found.min_commit_id == found.max_commit_id else [COMMIT]
+    # Of files that are read by row groups, filters say which of these can have a value that must be unique.
+    unique = [place(column) for column in info.unique if bloom.is_filtered(column.type.physical_type())]
+    filters = bloom.filter_options(unique if len(table) > sizes.small_rows else (), sizes.group_rows)
     pq.write_table(_required(table), sink, row_group_size=sizes.group_rows, write_batch_size=BATCH, compression="lz4",
                    write_page_checksum=True, use_dictionary=[*repeated, FIRST, SUPERSEDED], write_statistics=told,
-                   column_encoding=packed, store_schema=False)
+                   column_encoding=packed, store_schema=False, **filters)
     data = sink.getvalue().to_pybytes()
     return replace(found, size=len(data), content_sha256=hashlib.sha256(data).hexdigest(), updates=updates,
                    level=level, replaces=replaces), data  # fmt: skip
@@ -249,6 +253,22 @@ class Files:
         opened = self._opened(file)
         wanted = None if columns is None else _there(columns, opened.schema_arrow.names)
         return self._parsed(file, lambda: _optional(opened.read_row_groups(list(numbers), columns=wanted)))
+
+    def groups_with(self, file: DataFile, name: str, values: bloom.Sought) -> list[int] | None:
+        """The row groups that can have one of these values in a column; None if the file does not say."""
+        filters: list[bloom.Words] | None = self.kept((file.path, "filters", name))
+        if filters is None:
+            places = bloom.extents(self._opened(file).metadata, name)
+            if places is None:
+                return None
+            start, end = min(at for at, _ in places), max(at + length for at, length in places)
+            data = self._access.some(file.path, start, end - start)
+            parsed = [bloom.parse(data[at - start : at - start + length]) for at, length in places]
+            filters = [one for one in parsed if one is not None]
+            if len(filters) < len(parsed):
+                return None
+            self.keep((file.path, "filters", name), filters, len(data))
+        return [number for number, blocks in enumerate(filters) if bloom.possible(blocks, values)]
 
     def statistics(self, file: DataFile) -> Any:
         """The Parquet metadata of a file."""
