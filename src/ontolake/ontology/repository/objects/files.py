@@ -254,7 +254,7 @@ class Files:
         wanted = None if columns is None else _there(columns, opened.schema_arrow.names)
         return self._parsed(file, lambda: _optional(opened.read_row_groups(list(numbers), columns=wanted)))
 
-    def groups_with(self, file: DataFile, name: str, values: bloom.Sought) -> list[int] | None:
+    def groups_with(self, file: DataFile, name: str, values: bloom.ValueHashes) -> list[int] | None:
         """The row groups that can have one of these values in a column; None if the file does not say."""
         filters: list[bloom.Words] | None = self.kept((file.path, "filters", name))
         if filters is None:

@@ -66,7 +66,9 @@ def holders(
     return [one for one in _values(info, column, found) if one[1] in wanted]
 
 
-def _candidates(scanner: Scanner, file: DataFile, names: Sequence[str], name: str, sought: bloom.Sought) -> pa.Table:
+def _candidates(
+    scanner: Scanner, file: DataFile, names: Sequence[str], name: str, sought: bloom.ValueHashes
+) -> pa.Table:  # fmt: skip
     """The rows of a file that can have one of these values in a column."""
     if file.row_count <= scanner.files.sizes.small_rows:
         return scanner.files.table(file, names)

@@ -43,19 +43,19 @@ def is_filtered(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.int64())
 
 
-class Sought(NamedTuple):
+class ValueHashes(NamedTuple):
     """Values to look for: the upper half of each hash, which chooses a block, and the bits that it sets there."""
 
     upper: Words
     bits: Words
 
 
-def sought(values: Iterable[Any]) -> Sought:
+def sought(values: Iterable[Any]) -> ValueHashes:
     """Texts or whole numbers to look for."""
     hashes = np.array([xxh64(value.encode() if isinstance(value, str) else struct.pack("<q", value))
                        for value in values], np.uint64)  # fmt: skip
     lower = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    return Sought(hashes >> np.uint64(32), np.uint32(1) << ((lower[:, None] * _SALTS) >> np.uint32(27)))
+    return ValueHashes(hashes >> np.uint64(32), np.uint32(1) << ((lower[:, None] * _SALTS) >> np.uint32(27)))
 
 
 def extents(meta: Any, name: str) -> list[tuple[int, int]] | None:
@@ -82,7 +82,7 @@ def parse(data: bytes) -> Words | None:
     return np.frombuffer(data, np.uint32, offset=len(header)).reshape(-1, 8)
 
 
-def possible(blocks: Words, values: Sought) -> bool:
+def possible(blocks: Words, values: ValueHashes) -> bool:
     """Whether one of the values can be there."""
     at = ((values.upper * np.uint64(len(blocks))) >> np.uint64(32)).astype(np.int64)
     bits = values.bits
