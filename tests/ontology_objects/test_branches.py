@@ -17,7 +17,14 @@ from ontolake.history import ProtectedBranchError, UnknownBranchError
 from ontolake.model import Entity, Field
 from ontolake.objects import ObjectStore, open_store
 from ontolake.objects.testing import CountingStore
-from ontolake.ontology import Config, HeadMismatchError, LiveRelationsError, Session, UnknownKeyError
+from ontolake.ontology import (
+    Config,
+    HeadMismatchError,
+    LiveRelationsError,
+    Session,
+    TypeDroppedError,
+    UnknownKeyError,
+)
 from ontolake.ontology.repository.objects.upkeep import maintenance
 from ontolake.ontology.sizes import Sizes
 from ontolake.ontology.verification import verify
@@ -316,3 +323,19 @@ def test_a_store_that_was_made_with_the_first_release_of_the_engine_reads_and_go
         session.ensure(Numbered(id=1))
         assert session.commit() == 6
         assert session.repository.beyond_lines() == ["branches", "tags", "deleted rows of Numbered"]
+
+
+def test_a_dropped_type_does_not_come_back_on_a_branch_that_begins_before(memory: str) -> None:
+    store = open_store(memory)
+    with started(store) as session:
+        session.ensure(Human(id="p000000", name="later"))
+        assert session.commit() == 2
+        session.repository.drop_type("entity", "Human")
+        session.branches.create("before", at=1)
+    with opened(store, branch="before") as session:
+        assert session.query().entities(Human).count() == 0
+        assert session.query().entities(Human).as_of(1).count() == 0
+        session.ensure(Human(id="p000000", name="again"))
+        with pytest.raises(TypeDroppedError):
+            session.commit()
+        session.discard()

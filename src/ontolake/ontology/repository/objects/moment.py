@@ -192,6 +192,8 @@ class HeadSnapshot:
         found = {}
         for key, entry in (self.manifest.types if self.manifest else {}).items():
             kind, name = layout.split_key(key)
+            if (kind, name) in self.dropped:
+                continue
             version = [one for one in self.versions(kind, name) if one.schema_version_id == entry.schema_version_id]
             if not version:
                 raise self._broken(f"there is no schema for version {entry.schema_version_id} of {name}")
@@ -209,7 +211,12 @@ class HeadSnapshot:
 
     @cached_property
     def dropped(self) -> set[tuple[Kind, str]]:
-        return {layout.split_key(key) for key in self.schemas.dropped}
+        """The types that were dropped. The first branch knows of those that went after the commit of this one."""
+        first = None if self.branch is None or not self.branch.id else self.head.branch(0)
+        known = {*self.schemas.dropped}
+        if first is not None and first.schemas is not None:
+            known.update(self._records.schemas(first.schemas).dropped)
+        return {layout.split_key(key) for key in known}
 
     def state(self, kind: Kind, name: str) -> TypeState | None:
         """The files of a current type."""
