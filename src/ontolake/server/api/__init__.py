@@ -1,7 +1,8 @@
 """The routes of the HTTP API, one module a subject.
 
-`administration`, `blobs`, `branches`, `changes`, `commits`, `documents`, `events`, `graph`, `graph_commits`,
-`health`, `merges`, `query`, `rows`, `rows_past`, `sessions`, `snapshots`, `sql`, `stores`, `tables`, `upkeep`.
+`administration`, `blobs`, `branches`, `changes`, `commits`, `documentation`, `documents`, `events`, `graph`,
+`graph_commits`, `health`, `merges`, `query`, `rows`, `rows_past`, `sessions`, `snapshots`, `sql`, `stores`, `tables`,
+`upkeep`.
 """
 
 from ontolake.server.api import (
@@ -10,6 +11,7 @@ from ontolake.server.api import (
     branches,
     changes,
     commits,
+    documentation,
     documents,
     events,
     graph,
@@ -33,6 +35,7 @@ __all__ = [
     "branches",
     "changes",
     "commits",
+    "documentation",
     "documents",
     "events",
     "graph",
