@@ -3,8 +3,10 @@ with one for other branches. The table is made from the declarations, so that a 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -14,7 +16,7 @@ from ontolake import sql
 from ontolake.documents import Set, open_space
 from ontolake.server.api.stores import reads_something
 from ontolake.server.rights import Principal, TokenScope
-from ontolake.server.routes import ROUTES, Route, nothing
+from ontolake.server.routes import ROUTES, SOCKETS, Route, nothing
 
 GUARDED = [one for one in ROUTES if not one.open]
 NEEDS = {
@@ -135,3 +137,23 @@ def test_what_is_about_the_whole_server_needs_a_token_for_all_of_it(served: Serv
     for path in ("/audit", "/tokens", "//metrics"):
         assert served.call("GET", path, token="elsewhere").status == 403
         assert served.call("GET", path, token="others").status == 403
+
+
+def _opened(served: Served, route: Route, token: str | None, path: str = "?branch=main") -> int:
+    """The status that the server answers the opening of a WebSocket with."""
+    address = urlsplit(served.url)
+    sent = [f"GET {route.address.replace('{store}', 'notes')}{path} HTTP/1.1", "host: x", "upgrade: websocket",
+            "connection: Upgrade", "sec-websocket-version: 13", "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="]
+    if token is not None:
+        sent.append(f"authorization: Bearer {served.tokens.get(token, token)}")
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=20) as connection:
+        connection.sendall("\r\n".join([*sent, "", ""]).encode())
+        return int(connection.recv(65536).split()[1])
+
+
+@pytest.mark.parametrize("route", SOCKETS, ids=_named)
+def test_no_socket_opens_without_the_right(served: Served, route: Route) -> None:
+    assert _opened(served, route, None) == 401
+    assert _opened(served, route, "nobody") == 401
+    assert _opened(served, route, "elsewhere") == 403
+    assert _opened(served, route, "reader") == 101
