@@ -28,7 +28,7 @@ from ontolake.history.refs import Ref
 from ontolake.server.problems import RefusedError
 from ontolake.server.rights import Principal
 
-_IDLE = 8
+_IDLE = 32
 """Handles that one request at a time may use: how many stay open while nobody uses them."""
 _SHARED_READERS = frozenset({stores.SQL.name, stores.GRAPH.name})
 _SHARED_WRITERS = frozenset({stores.SQL.name, stores.GRAPH.name, stores.DOCUMENTS.name})

@@ -18,9 +18,9 @@ AHEAD = 2
 class ChunkSource:
     """Chunks that a thread produces. Close it, whether or not all were taken."""
 
-    def __init__(self, produce: Callable[[], Iterable[bytes]]) -> None:
+    def __init__(self, produce: Callable[[], Iterable[bytes | memoryview]]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._ready: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue()
+        self._ready: asyncio.Queue[bytes | memoryview | BaseException | None] = asyncio.Queue()
         self._room = threading.Semaphore(AHEAD)
         self._closed = threading.Event()
         self._produce = produce
@@ -29,7 +29,7 @@ class ChunkSource:
     def _run(self) -> None:
         end: BaseException | None = None
         try:
-            chunks: Iterator[bytes] = iter(self._produce())
+            chunks: Iterator[bytes | memoryview] = iter(self._produce())
             try:
                 for chunk in chunks:
                     self._room.acquire()
@@ -45,11 +45,11 @@ class ChunkSource:
         finally:
             self._put(end)
 
-    def _put(self, item: bytes | BaseException | None) -> None:
+    def _put(self, item: bytes | memoryview | BaseException | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever waited
             self._loop.call_soon_threadsafe(self._ready.put_nowait, item)
 
-    async def next(self) -> bytes | None:
+    async def next(self) -> bytes | memoryview | None:
         """The next chunk; None behind the last one. Raises what the thread has raised."""
         item = await self._ready.get()
         self._room.release()
@@ -63,7 +63,7 @@ class ChunkSource:
 
 
 async def streamed(
-    produce: Callable[[], Iterable[bytes]], media_type: str, headers: Mapping[str, str]
+    produce: Callable[[], Iterable[bytes | memoryview]], media_type: str, headers: Mapping[str, str]
 ) -> StreamingResponse:  # fmt: skip
     """An answer of chunks. What goes wrong before the first one is raised here; later it ends the connection."""
     source = ChunkSource(produce)

@@ -199,7 +199,7 @@ async def _whole(call: Call, kind: str) -> Any:
     """All rows, as a stream."""
     reader, request = await to_thread.run_sync(_opened, call)
 
-    def produce() -> Iterator[bytes]:
+    def produce() -> Iterator[formats.Chunk]:
         with call.store.reading() as store:
             fresh = open_table(call.store.found, store, store.at(reader.ref), call.query.table)
             write = formats.stream_of(kind, request.schema(fresh), request.trees)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ENCODER = msgspec.json.Encoder()
+_END = b"\xff\xff\xff\xff\0\0\0\0"
+"""What ends an Arrow stream."""
+Chunk = bytes | memoryview
 
 
 def row_objects(rows: pa.Table | pa.RecordBatch, trees: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -81,10 +84,17 @@ def _cell(value: Any) -> str | None:
     return found if found is None or isinstance(found, str) else msgspec.json.encode(found).decode()
 
 
-def arrow(batches: Iterable[Any], schema: pa.Schema) -> Iterator[bytes]:
+def arrow(batches: Iterable[Any], schema: pa.Schema) -> Iterator[Chunk]:
     """Rows as an Arrow stream, a batch at a time."""
     import pyarrow as pa
+    import pyarrow.types as types
 
+    if not any(types.is_nested(kind) or types.is_dictionary(kind) for kind in schema.types):
+        yield memoryview(schema.serialize())  # without the copies that a writer makes
+        for batch in batches:
+            yield memoryview(batch.serialize())
+        yield _END
+        return
     sink = _Gathered()
     with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), schema) as writer:
         for batch in batches:
@@ -111,7 +121,7 @@ class _Gathered(io.RawIOBase):
         return b"".join(parts)
 
 
-def stream_of(kind: str, schema: pa.Schema, trees: Collection[str]) -> Callable[[Iterable[Any]], Iterator[bytes]]:
+def stream_of(kind: str, schema: pa.Schema, trees: Collection[str]) -> Callable[[Iterable[Any]], Iterator[Chunk]]:
     """What writes batches in a format."""
     if kind == ARROW:
         return lambda batches: arrow(batches, schema)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ontolake.model.filters import Condition, FieldRef, Order, ValueRef
 from ontolake.ontology.parallel.filters import conditions_of
@@ -11,8 +12,15 @@ from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.arrow import typed_array
 from ontolake.ontology.repository.ranges import public_schema
 from ontolake.parallel import Filter
-from ontolake.server.tables.pages import RowChunk, TableReader
+from ontolake.server.tables.pages import CHUNK, RowChunk, TableReader
 from ontolake.stores import Store
+from ontolake.urls import Place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_HELD = 2 << 30
+"""Tables of native files of up to this many bytes are read at once."""
 
 
 class TypedTable(TableReader):
@@ -38,6 +46,20 @@ class TypedTable(TableReader):
             field = self._field(place)
             found = (field >= values[place]) & ((field > values[place]) | found)
         return found
+
+    def batches(self, columns: Sequence[str], filters: Sequence[Filter]) -> Iterator[pa.RecordBatch]:
+        """All rows, of a native file from the columns that are kept beside it unless it is very big."""
+        import pyarrow as pa
+
+        site = self.found.site
+        if filters or site.location.place is not Place.SQLITE or os.path.getsize(site.location.path) > _HELD:
+            yield from super().batches(columns, filters)
+            return
+        with self._repository.reading():
+            table = self._repository.run_arrow(Plan(self._info.cls, as_of=True), Values((), as_of=self.commit))
+        names = list(columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        yield from table.select(names).cast(schema).to_batches(CHUNK)
 
     def chunk(self, columns: Sequence[str], filters: Sequence[Filter], after: Any, size: int) -> RowChunk:
         import pyarrow as pa
