@@ -35,7 +35,7 @@ def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json
                 "durable_lsn": storage.durable_lsn(),
                 "branches": [page_store.branch_facts(ref, refs) for ref in refs],
             }
-    facts["bytes"] = page_store.stored_bytes(site)
+    facts["bytes"] = None if store.is_remote else page_store.stored_bytes(site)
     if store.model is not None:
         facts["model"] = store.model.name
         facts |= _model_facts(store)
@@ -46,7 +46,8 @@ def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json
     types = facts.pop("types", None)
     shown = {titled(name): value for name, value in facts.items() if value is not None and name != "model"}
     shown["kind"] = store.described
-    shown["bytes"] = size(facts["bytes"])
+    if facts["bytes"] is not None:
+        shown["bytes"] = size(facts["bytes"])
     if "branches" in facts:
         shown["branches"] = ", ".join(branch["name"] or "main" for branch in facts["branches"])
     if "dropped" in facts:
@@ -61,10 +62,10 @@ def info(url: AnyUrl = None, db: Db = None, storage_uri: StorageUri = None, json
 def _model_facts(store: Store) -> dict[str, Any]:
     with store.opened() as versioned:
         if store.model is not None and store.model.name == "typed":
-            return {**_typed(versioned), **_branches(store, versioned)}
+            return {**_typed(versioned, store.is_remote), **_branches(store, versioned)}
         newest = next(iter(versioned.commits()), None)
         facts: dict[str, Any] = {"head": None if newest is None else newest.id}
-        if store.model is not None and store.model.name == "graph":
+        if store.model is not None and store.model.name == "graph" and not store.is_remote:
             facts["format_version"] = versioned.internal_schema_version()
         return {**facts, **_branches(store, versioned)}
 
@@ -74,7 +75,7 @@ def _branches(store: Store, versioned: Any) -> dict[str, Any]:
     return {"branches": [branch._asdict() for branch in versioned.branches.list()]} if store.offers("branch") else {}
 
 
-def _typed(store: Any) -> dict[str, Any]:
+def _typed(store: Any, is_remote: bool) -> dict[str, Any]:
     """What a typed store knows of itself: its engine, its head, its types with how many rows they have now."""
     from ontolake.model.stored import StoredType
 
@@ -85,7 +86,8 @@ def _typed(store: Any) -> dict[str, Any]:
             "type_kind": info.kind, "type_name": info.name,
             "schema_version_id": schemas[info.kind, info.name].schema_version_id,
             "schema_hash": schemas[info.kind, info.name].schema_hash,
-            "rows": repository.count_stored(StoredType(schemas[info.kind, info.name].schema)),
+            "rows": store.query().of(info).count() if is_remote else
+            repository.count_stored(StoredType(schemas[info.kind, info.name].schema)),
             "activation_commit_id": repository.activation(info),
         } for info in store.types]  # fmt: skip
         return {

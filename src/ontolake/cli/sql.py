@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -43,9 +43,10 @@ def sql(
         if json or csv or as_of is not None:
             raise typer.BadParameter("--json, --csv and --as-of need a statement", param_hint="SQL")
         from ontolake.cli.common.sql_shell import Shell
-        from ontolake.urls import detect
+        from ontolake.urls import Place, detect, parse
 
-        detect(url)  # refuses what is not a store before the first statement, and creates nothing
+        if parse(url).place is not Place.SERVER:
+            detect(url)  # refuses what is not a store before the first statement, and creates nothing
         shell = Shell(url, lambda: _open(url, branch, database, readonly=False))
         try:
             code = shell.run()
@@ -77,8 +78,16 @@ def _ranges(url: str, out: Out) -> None:
 
 
 def _open(url: str, branch: str, database: str | None, *, readonly: bool) -> Database:
+    from ontolake import stores
+    from ontolake.errors import Invalid
     from ontolake.sql import open_database
+    from ontolake.urls import Place, parse
 
+    if parse(url).place is Place.SERVER:
+        found = stores.find(url)
+        if found.model is None or found.model.name != stores.SQL.name:
+            raise Invalid(f"{url!r} holds {found.described}, and no SQL tables", hint="onto info says what is there")
+        return cast("Database", found.open(write=not readonly, branch=branch))
     return open_database(url, branch=branch, database=database, readonly=readonly)
 
 

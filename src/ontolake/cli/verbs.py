@@ -40,7 +40,7 @@ def export(
     store, out = find(place(db, storage_uri, url)), Out(json)
     with store.opened(branch=branch) as versioned:
         assert store.model is not None
-        if store.model.name == "typed":
+        if store.model.name == "typed" and not store.is_remote:
             export_typed(versioned, out, types=type or [], as_of=commit_in(store, as_of, "--as-of"), form=format,
                          output=output)
             return
@@ -97,7 +97,7 @@ def _damage(store: Store, advance: Any, remarks: list[dict[str, Any]]) -> list[D
 
     found: list[Damage] = []
     try:
-        if store.model is not None and store.model.name == "typed":
+        if store.model is not None and store.model.name == "typed" and not store.is_remote:
             found += _typed_damage(store, advance, remarks)
         else:
             with store.opened() as maintained:
@@ -140,6 +140,7 @@ def gc(
 
     Without a token this only says what would go; pages are compacted.
     """
+    from ontolake.history import Garbage
     from ontolake.parallel import clean
     from ontolake.stores import find
 
@@ -151,14 +152,14 @@ def gc(
         return
     with store.opened() as maintained:
         garbage = maintained.gc(dry_run=True)
-    staged = clean(store.url)
+    staged = Garbage(0, 0) if store.is_remote else clean(store.url)
     expected = token_of("gc", *garbage, *staged)
     if token is not None:
         check_token(token, expected)
         if garbage.items:
             with store.opened(write=True) as maintained:
                 garbage = maintained.gc(dry_run=False)
-        staged = clean(store.url, dry_run=False)
+        staged = Garbage(0, 0) if store.is_remote else clean(store.url, dry_run=False)
     pages = _compacted(store) if store.site.on_pages and store.model is not None and store.model.name == "typed" else {}
     items, stored = garbage.items + staged.items, garbage.bytes + staged.bytes
     if json:

@@ -119,6 +119,15 @@ class RemoteRepository:
         """The first commit that typed reads of a type can see."""
         return int(self._state(fresh=True)["activations"].get(table_of(info), 0))
 
+    def schema_versions(self, kind: Kind, name: str) -> Sequence[SchemaVersion]:
+        """All versions of a type, oldest first."""
+        return [SchemaVersion(*one) for one in self._state(fresh=True)["versions"].get(f"{kind}/{name}", ())]
+
+    def activations(self, kind: Kind, name: str) -> Mapping[int, int]:
+        """The commits that made the versions of a type the current ones, by version."""
+        found = self._state(fresh=True)["activated"].get(f"{kind}/{name}", {})
+        return {int(version): int(commit) for version, commit in found.items()}
+
     # reading
 
     @contextmanager

@@ -68,6 +68,10 @@ class StateOut(msgspec.Struct):
     dropped: list[Any]
     activations: dict[str, int]
     """The first commit that typed reads of each table can see; 0 if all are."""
+    versions: dict[str, Any]
+    """All versions of the schema of each table, oldest first."""
+    activated: dict[str, Any]
+    """The commits that made these versions the current ones, by version."""
 
 
 class DifferenceOut(msgspec.Struct):
@@ -112,7 +116,11 @@ def show_session_state(call: Call) -> Any:
             "highest": repository.highest(), "keeps_deletions": repository.keeps_deletions,
             "keeps_unique": repository.keeps_unique, "keeps_branches": repository.keeps_branches, "schemas": schemas,
             "dropped": [list(one) for one in repository.dropped()],
-            "activations": {table_of(info): repository.activation(info) for info in store.types}})  # fmt: skip
+            "activations": {table_of(info): repository.activation(info) for info in store.types},
+            "versions": {table_of(info): [list(one) for one in repository.schema_versions(info.kind, info.name)]
+                         for info in store.types},
+            "activated": {table_of(info): dict(repository.activations(info.kind, info.name))
+                          for info in store.types}})  # fmt: skip
 
 
 @route("POST", "/stores/{store}/session/run", touches=_reads, body=PlanIn, changes=False,
@@ -124,7 +132,7 @@ def run_plan(call: Call) -> Any:
 
     body: PlanIn = call.body
     classes = _classes_of(body.types)
-    plan, values = plan_wire.decode(body.plan, classes), plan_wire.decode(body.values, classes)
+    plan, values = (plan_wire.decode(wire.decode(one), classes) for one in (body.plan, body.values))
     if not isinstance(plan, Plan) or not isinstance(values, Values):
         raise Invalid("this is not a plan with its values", hint="use a client and a server of one version")
     with call.store.reading(body.branch) as store:

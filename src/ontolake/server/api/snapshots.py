@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ontolake.history import wire
+from ontolake import stores
+from ontolake.history import Ref, wire
 from ontolake.server.answers import FORMS, answer
 from ontolake.server.api.commits import branch_named, named_commit, pinned, reads_branch
 from ontolake.server.api.tables import TableQuery
@@ -65,6 +66,9 @@ def show_snapshot(call: Call) -> Any:
         else:
             branch = {} if query.branch is None else {"branch": query.branch}
             moment = store.snapshot(named_commit(call, query.commit), **branch)
+            if call.store.model is stores.DOCUMENTS and moment.commit:  # numbers count the commits of all branches
+                newest = next(iter(store.commits(until=moment.commit, branch=moment.branch)), None)
+                moment = moment if newest is None else store.at(Ref(moment.branch or None, str(newest.id)))
         return answer(call, {"ref": pinned(store, query.ref, moment), "branch": moment.branch,
                              "commit": moment.commit})  # fmt: skip
 
