@@ -315,7 +315,7 @@ def engines(report: Report, folder: Path, size: int, rounds: int) -> None:
 
 def branches(report: Report, folder: Path, size: int) -> None:
     """What branches, merges, deletions and an erasure cost, by requests, processor time and files."""
-    merges: dict[int, list[Taken]] = {}
+    merges: dict[tuple[int, str], list[Taken]] = {}
     for many in (1000, 10_000, size):
         place = folder / f"branches-{many}"
         loaded(place, rows(many)).close()
@@ -324,11 +324,14 @@ def branches(report: Report, folder: Path, size: int) -> None:
             counting.reset()
             session.branches.create("try")
             report.at_most(f"requests of branches.create in {many:,} rows", counting.total, 3)
-        if many > 1000:
-            merges[many] = merged(place, many)
-    direct, merge = merges[size]
-    worked(report, f"a merge of 1,000 rows in {size:,} / committing them", merge, direct, 3)
-    worked(report, f"a merge of 1,000 rows in {size:,} / in 10,000", merge, merges[10_000][1], 1.3)
+        for how in ("neighbouring", "scattered") if many > 1000 else ():
+            merges[many, how] = merged(place, many, how)
+    for how in ("neighbouring", "scattered"):
+        (direct, merge), (few, other) = merges[size, how], merges[10_000, how]
+        worked(report, f"a merge of 1,000 {how} rows in {size:,} / committing them", merge, direct, 3)
+        worked(report, f"a merge of 1,000 {how} rows in {size:,} / in 10,000", merge, other, 1.3)
+        report.note(f"committing 1,000 {how} rows in {size:,} takes {min(direct.work) / min(few.work):.2f} times as in "
+                    "10,000")
 
     some = min(10_000, size // 10)
     with opened(place) as session:
@@ -350,23 +353,25 @@ def branches(report: Report, folder: Path, size: int) -> None:
                    f"of {len(before)} files; {sum(counting.received.values()):,} bytes read")
 
 
-def merged(place: Path, size: int, rounds: int = 3) -> list[Taken]:
+def merged(place: Path, size: int, how: str, rounds: int = 3) -> list[Taken]:
     """Commits of 1,000 rows to main, and merges of as many from a branch of its own, in turns."""
     with opened(place) as session:
         def direct(number: int) -> None:
             changed(session, parts[number, 0])
 
         def merge(number: int) -> None:
-            assert session.merge(f"m{number}", into="main").commit is not None
+            assert session.merge(f"{how}{number}", into="main").commit is not None
 
         parts = {}
         for number in range(rounds):
             for side in (0, 1):
-                parts[number, side] = scattered(size, 1000, 40 + 2 * number + side, seed=2 * number + side)
-            session.branches.create(f"m{number}")
+                at = 2 * number + side
+                parts[number, side] = rows(1000, 1000 * at, 30 + at) if how == "neighbouring" else \
+                    scattered(size, 1000, 40 + at, seed=at)
+            session.branches.create(f"{how}{number}")
         common = [set(one.column("id").to_pylist()) for one in parts.values()]
         for number in range(rounds):
-            with opened(place, branch=f"m{number}") as branch:
+            with opened(place, branch=f"{how}{number}") as branch:
                 mine = 2 * number + 1
                 others = set().union(*common[:mine], *common[mine + 1 :])
                 keep = [key not in others for key in parts[number, 1].column("id").to_pylist()]
