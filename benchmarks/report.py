@@ -66,6 +66,11 @@ class Report:
         mine, other = ours.median, theirs.median
         self.at_most(name, mine / other, target, f"{_shown(mine)} against {_shown(other)}")
 
+    def compare_work(self, name: str, ours: Taken, theirs: Taken, target: float) -> None:
+        """How many times as much processor time ours takes, by the medians."""
+        mine, other = ours.work_median, theirs.work_median
+        self.at_most(f"{name}, processor time", mine / other, target, f"{_shown(mine)} against {_shown(other)}")
+
     def note(self, text: str) -> None:
         if not self._json:
             print(f"       {text}", flush=True)
@@ -106,6 +111,10 @@ class Taken:
     @property
     def median(self) -> float:
         return statistics.median(self.time)
+
+    @property
+    def work_median(self) -> float:
+        return statistics.median(self.work)
 
 
 def repeated(times: int, *actions: Callable[[int], object]) -> list[Taken]:

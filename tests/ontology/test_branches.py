@@ -21,6 +21,7 @@ from ontolake.history import (
     UnknownBranchError,
     Value,
 )
+from ontolake.history.errors import UnknownTableError
 from ontolake.model import Entity, Field
 from ontolake.ontology import (
     LayoutLacksError,
@@ -424,3 +425,26 @@ def test_branches_that_lie_between_each_other_see_only_their_own_commits(url: st
             assert names(session) == {"a": "A", "b": written[-1], **{name: name for name in written}}
             for commit, known in commits.items():
                 assert names(session, commit) == {"a": "A", "b": ["B", *known][-1], **{name: name for name in known}}
+
+
+@pytest.mark.parametrize("name", [Customer, "Customer", "entity/Customer"])
+def test_a_strategy_by_type_takes_the_class_its_name_and_its_table(shop: Session, url: str, name: Any) -> None:
+    shop.branches.create("try")
+    with opened(url, branch="try") as work:
+        work.ensure(Customer(id="a", name="theirs"))
+    shop.ensure(Customer(id="a", name="ours"))
+    shop.commit()
+    shop.merge("try", strategy={name: "theirs"})
+    assert names(shop) == {"a": "theirs", "b": "B"}
+
+
+def test_a_strategy_for_a_type_that_is_not_there_is_refused_and_nothing_is_merged(shop: Session, url: str) -> None:
+    shop.branches.create("try")
+    with opened(url, branch="try") as work:
+        work.ensure(Customer(id="a", name="theirs"))
+    for name in ("Custommer", "entity/Custommer", "relation/Customer"):
+        for verb in (shop.merge, shop.cherry_pick):
+            with pytest.raises(UnknownTableError, match="entity/Customer"):
+                verb("try", strategy={name: "theirs"})
+    assert names(shop) == {"a": "A", "b": "B"}
+    assert [commit.id for commit in shop.list_commits()] == [1]

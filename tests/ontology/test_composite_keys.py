@@ -279,3 +279,9 @@ def test_readers_in_parallel_get_every_row_once(native: str, engine: str) -> Non
             assert len(splits) > 1
             assert sorted((row["region"], row["number"]) for row in rows) == sorted(
                 (text, number) for text in TEXTS for number in NUMBERS)  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [1, "x", "[1]", ("eu",), ("eu", 1, 2), None, '["eu", "x"]'])
+def test_what_is_no_key_of_several_parts_is_refused_with_their_names(stocks: Session, key: Any) -> None:
+    with pytest.raises(SchemaValidationError, match=r"is not a key: it has 2 parts, region, number"):
+        stocks.get(Stock, key)

@@ -93,15 +93,17 @@ class _Located(NamedTuple):
 
 def merge_rows(sides: RowSides, decisions: Decisions) -> MergedRows:
     """Bring what changed between the base and their rows to our rows. A row that stays as it is, is not a change."""
-    base, ours, theirs = (_Located(rows, positions(sides.key_columns, sides.keys, rows))
-                          for rows in (sides.base, sides.ours, sides.theirs))  # fmt: skip
+    ours, theirs = _located(sides, sides.ours), _located(sides, sides.theirs)
+    base = ours if sides.base is sides.ours else _located(sides, sides.base)
     names = sides.schema.names
     disputed = np.zeros(sides.keys.num_rows, dtype=bool) if sides.disputed is None else sides.disputed
     unknown = np.logical_or.reduce([disputed, *sides.disputed_fields.values()])
     their_change = ~_same(names, theirs, base) | unknown
     our_change = ~_same(names, ours, base) | unknown
     take = their_change & ~our_change
-    clash = their_change & our_change & ~_same(names, theirs, ours)
+    clash = their_change & our_change
+    if clash.any():
+        clash &= ~_same(names, theirs, ours)
     merge = _Clashes(sides, decisions, base, ours, theirs, disputed)
     merge.fields(np.flatnonzero(clash & ours.there & theirs.there))
     take[merge.one_gone(np.flatnonzero(clash & ~(ours.there & theirs.there)))] = True
@@ -112,6 +114,10 @@ def merge_rows(sides: RowSides, decisions: Decisions) -> MergedRows:
     if merge.deletes:
         deletes = deletes.filter(pa.array(positions(sides.key_columns, deletes, ours.rows) >= 0))
     return MergedRows(RowChanges(rows, deletes), count(sides.key_columns, ours.rows, rows, deletes), merge.conflicts)
+
+
+def _located(sides: RowSides, rows: pa.Table) -> _Located:
+    return _Located(rows, positions(sides.key_columns, sides.keys, rows))
 
 
 def _changed(sides: RowSides, ours: pa.Table, rows: pa.Table) -> pa.Table:
@@ -338,7 +344,7 @@ def positions(key_columns: Collection[str], keys: pa.Table, table: pa.Table) -> 
 
 
 def _same(names: Collection[str], a: _Located, b: _Located) -> Mask:
-    return same(names, a.rows, a.at, b.rows, b.at)
+    return np.ones(len(a.at), dtype=bool) if a is b else same(names, a.rows, a.at, b.rows, b.at)
 
 
 def same(names: Collection[str], a: pa.Table, at_a: Any, b: pa.Table, at_b: Any) -> Mask:

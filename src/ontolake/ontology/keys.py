@@ -32,10 +32,20 @@ def _encoded(info: TypeInfo, encoders: Sequence[Encode], key: Any) -> tuple[Any,
     if not isinstance(given, tuple) or len(given) != len(info.keys):
         what = ", ".join(column.name for column in info.keys)
         raise SchemaValidationError(f"{key!r} is not a key: it has {what}", type_name=info.name)
+    if info.parts and not isinstance(key, str) and not (isinstance(key, tuple | list) and len(key) == len(info.parts)):
+        raise _not_parts(info, key)
     try:
         return tuple(encode(value) for encode, value in zip(encoders, given, strict=True))
     except QueryError as error:
+        if info.parts and isinstance(key, str):
+            raise _not_parts(info, key) from error
         raise SchemaValidationError(f"{key!r} is not a key: {error.message}", type_name=info.name) from error
+
+
+def _not_parts(info: TypeInfo, key: Any) -> SchemaValidationError:
+    names = ", ".join(column.name for column in info.parts)
+    return SchemaValidationError(f"{key!r} is not a key: it has {len(info.parts)} parts, {names}", type_name=info.name,
+                                 hint=f"write ({names})")
 
 
 def decoded_key(info: TypeInfo, key: tuple[Any, ...]) -> Any:

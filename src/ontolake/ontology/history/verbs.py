@@ -6,7 +6,7 @@ Engines without branches answer these verbs with a `LayoutLacksError`, which nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -189,7 +189,7 @@ class VersionedTypes(TypedHistory):
         """
         self._with_branches()
         target = self.branch if into is None else into
-        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        request = MergeRequest.of(self._by_table(strategy), resolutions, dry_run, message, author)
         return operations.merge(self._lifting(upgraders), source, target, request)
 
     def revert(
@@ -202,7 +202,7 @@ class VersionedTypes(TypedHistory):
         A migration, or a merge that brought one, cannot be: that is a `RevertError`. Rows from before a later migration
         are lifted by the upgraders that were declared. Raises `MissingUpgraderError`.
         """
-        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        request = MergeRequest.of(self._by_table(strategy), resolutions, dry_run, message, author)
         target = self._target(branch, dry_run)
         self._check_no_migration(commit, "reverted", "migrate to the old types again")
         return operations.revert(self._lifting(None), commit, target, request)
@@ -217,7 +217,7 @@ class VersionedTypes(TypedHistory):
         Rows of another schema are led through `upgraders` to that of the branch. A migration cannot be picked. Raises
         what `revert` raises.
         """
-        request = MergeRequest.of(strategy, resolutions, dry_run, message, author)
+        request = MergeRequest.of(self._by_table(strategy), resolutions, dry_run, message, author)
         target = self._target(branch, dry_run)
         self._check_no_migration(commit, "picked", "merge its branch")
         return operations.cherry_pick(self._lifting(upgraders), commit, target, request)
@@ -313,6 +313,14 @@ class VersionedTypes(TypedHistory):
 
     def _commit_at(self, ref: str | None) -> int:
         return self._refs().resolve(self.branch if ref is None else ref).commit
+
+    def _by_table(self, strategy: Strategy) -> Strategy:
+        """A strategy by the names of tables, where types may be classes or their names. Raises `UnknownTableError`."""
+        if not isinstance(strategy, Mapping):
+            return strategy
+        known = {name: f"{kind}/{name}" for kind, name in self._with_branches().schemas()}
+        tables = [known.get(one, one) if isinstance(one, str) else table_of(type_info(one)) for one in strategy]
+        return dict(zip(["/".join(self._name(one)) for one in tables], strategy.values(), strict=True))
 
     def _name(self, table: str) -> Name:
         """The type of a table. Raises `UnknownTableError`."""

@@ -107,12 +107,13 @@ def not_superseded_on(
 
 def scan_on(
     alias: str, source: str, lineage: BranchLineage, tables: SuccessorTables, as_of: str | None = None, *,
-    deletions: bool = True,
+    deletions: bool = True, filtered: bool = False,
 ) -> tuple[str, str]:  # fmt: skip
     """The same for a statement that looks at all rows: what to read from, and the condition.
 
     A join finds the successors on the first branch with one cursor for all rows, in the order of the rows. Those on
-    other branches are listed once; there are no more of them than rows to look at.
+    other branches are listed once; there are no more of them than rows to look at. That does not pay if the statement
+    is `filtered`, so that few rows come to be asked for a successor.
     """
     conditions = _seen(alias, lineage, as_of, deletions=deletions)
     for one in _successors(lineage, tables, as_of):
@@ -121,6 +122,8 @@ def scan_on(
         elif one.table == tables.first:
             source = f"{source} LEFT JOIN {one.table} AS over ON over.row_id = {alias}.rowid AND {one.counts}"
             conditions.append("over.row_id IS NULL")
+        elif filtered:
+            conditions.append(one.none(alias))
         else:
             listed = f"SELECT over.row_id FROM {one.table} AS over WHERE {one.counts}"
             conditions.append(f"CASE WHEN {alias}.rowid IN ({listed}) THEN 0 ELSE 1 END")
@@ -143,13 +146,12 @@ class _Successors(NamedTuple):
     def none(self, alias: str) -> str:
         """A condition on `alias`: no entry of it counts.
 
-        Most rows have no entry. `IN` finds that out in the table's own tree with one cursor for all rows, where
-        `EXISTS` opens one for each.
+        Where all entries count, `IN` looks for one in the table's own tree with one cursor for all rows. `EXISTS` opens
+        one for each.
         """
         if self.counts is None:
             return f"{alias}.rowid NOT IN (SELECT row_id FROM {self.table})"
-        return (f"CASE WHEN {alias}.rowid IN (SELECT row_id FROM {self.table}) THEN NOT EXISTS (SELECT 1 "
-                f"FROM {self.table} AS over WHERE over.row_id = {alias}.rowid AND {self.counts}) ELSE 1 END")
+        return f"NOT EXISTS (SELECT 1 FROM {self.table} AS over WHERE over.row_id = {alias}.rowid AND {self.counts})"
 
 
 def _seen(alias: str, lineage: BranchLineage, as_of: str | None, *, deletions: bool) -> list[str]:

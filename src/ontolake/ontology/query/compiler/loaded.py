@@ -80,7 +80,7 @@ class Loaded:
     def latest(self, info: Any, alias: str, as_of: str | None) -> str:
         return "1"
 
-    def scan(self, info: Any, alias: str, as_of: str | None) -> tuple[str, str]:
+    def scan(self, info: Any, alias: str, as_of: str | None, *, filtered: bool = False) -> tuple[str, str]:
         return f"{self.source(info)} AS {alias}", "1"
 
     def latest_of(self, info: Any, alias: str, key: str, as_of: str | None) -> str:

@@ -14,6 +14,7 @@ from ontolake.ontology.errors import QueryError
 from ontolake.ontology.query.compiler.conditions import Encode, Operand, comparand, condition, number, operand
 from ontolake.ontology.query.compiler.functions import given_list
 from ontolake.ontology.query.compiler.latest import quoted
+from ontolake.ontology.query.needs import refs_of
 from ontolake.ontology.query.plan import Plan, Values
 
 FEW = 100
@@ -64,8 +65,11 @@ class Sources(Protocol):
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
         ...
 
-    def scan(self, info: TypeInfo, alias: str, as_of: str | None) -> tuple[str, str]:
-        """What a statement that looks at all rows of a type reads from, and the same condition."""
+    def scan(self, info: TypeInfo, alias: str, as_of: str | None, *, filtered: bool = False) -> tuple[str, str]:
+        """What a statement that looks at all rows of a type reads from, and the same condition.
+
+        `filtered` says that it asks more of a row, which few rows may pass.
+        """
         ...
 
     def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
@@ -303,8 +307,12 @@ class _Compiler:
         """What the rows of the root are read from, and a condition on those that are the latest."""
         root, plan = self._rows[0], self._plan
         extremes = plan.output == "measures" and any(measure.op in ("min", "max") for measure in plan.measures)
-        if not (plan.where or plan.history or plan.since or plan.hops or plan.limit or extremes):
-            return self._sources.scan(root.info, root.alias, self._as_of)  # no index leads past rows
+        plain = {column.name for column in root.info.columns if not (column.indexed or column.unique)}
+        found = () if plan.where is None else refs_of(plan.where)
+        if not (plan.history or plan.since or plan.hops or plan.limit or extremes) and all(
+                ref.side is None and ref.name in plain for ref in found):
+            # No index leads past rows, and nothing ends the statement early.
+            return self._sources.scan(root.info, root.alias, self._as_of, filtered=plan.where is not None)
         return (f"{self._sources.source(root.info)} AS {root.alias}",
                 self._sources.latest(root.info, root.alias, self._as_of))
 

@@ -125,8 +125,13 @@ class SqliteRepository(SingleLine, ABC):
     def latest(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> str:
         """A condition on a row of `source`: it is the latest of its key, up to a bound."""
 
-    def scan(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> tuple[str, str]:
-        """What a statement that looks at all rows of a type reads from, and the same condition."""
+    def scan(
+        self, info: TypeInfo | StoredType, alias: str, as_of: str | None, *, filtered: bool = False
+    ) -> tuple[str, str]:  # fmt: skip
+        """What a statement that looks at all rows of a type reads from, and the same condition.
+
+        `filtered` says that it asks more of a row, which few rows may pass.
+        """
         return f"{self.source(info)} AS {alias}", self.latest(info, alias, as_of)
 
     def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ontolake.model.columns import Column
@@ -38,7 +39,7 @@ class SqliteStates:
         source, seen = self._source(info, version), self._repository.holding(commit).lineage.sees_row("n")
         columns = ", ".join(f"t.{quoted(column.column)}" for column in (*info.keys, *info.columns))
         if info.kind == "entity":
-            wanted, given = key_list(key[0] for key in keys)
+            wanted, given = key_list(map(itemgetter(0), keys))
             newest = f"SELECT n.rowid FROM {source} AS n WHERE n.entity_key = wanted.value AND {seen}"
             return list(self._db.execute(
                 f"SELECT {columns} FROM {wanted}(?1) AS wanted JOIN {source} AS t ON t.rowid = ({newest} AND "

@@ -179,12 +179,14 @@ class SqliteRepositoryV2(SqliteRepository):
             return f"{as_of} IS NULL" if as_of else "0"  # nothing; but a bound must be mentioned
         return not_superseded(alias, superseded(found.table_name), as_of)
 
-    def scan(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> tuple[str, str]:
+    def scan(
+        self, info: TypeInfo | StoredType, alias: str, as_of: str | None, *, filtered: bool = False
+    ) -> tuple[str, str]:  # fmt: skip
         found = self.layout_of(info)
         if found is None:
-            return super().scan(info, alias, as_of)
+            return super().scan(info, alias, as_of, filtered=filtered)
         return scan_on(alias, f"{self.source(info)} AS {alias}", ALONE, successors(found.table_name), as_of,
-                       deletions=False)
+                       deletions=False, filtered=filtered)
 
     def newest(self, info: TypeInfo | StoredType, keys: Sequence[str]) -> str:
         return newest_row(self.source(info), list(zip(key_columns(info), keys, strict=True)), self.lineage)

@@ -471,12 +471,14 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         return not_superseded_on(alias, self.rows_seen, successors(found.table_name), as_of,
                                  deletions=self._has_deletions(info))
 
-    def scan(self, info: TypeInfo | StoredType, alias: str, as_of: str | None) -> tuple[str, str]:
+    def scan(
+        self, info: TypeInfo | StoredType, alias: str, as_of: str | None, *, filtered: bool = False
+    ) -> tuple[str, str]:  # fmt: skip
         found = self.layout_of(info)
         if found is None:
-            return super().scan(info, alias, as_of)
+            return super().scan(info, alias, as_of, filtered=filtered)
         return scan_on(alias, f"{self.source(info)} AS {alias}", self.rows_seen, successors(found.table_name), as_of,
-                       deletions=self._has_deletions(info))
+                       deletions=self._has_deletions(info), filtered=filtered)
 
     def latest_of(self, info: TypeInfo, alias: str, key: str, as_of: str | None) -> str:
         return newest_of(alias, self.source(info), [("entity_key", key)], as_of, self.rows_seen,
