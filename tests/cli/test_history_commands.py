@@ -424,7 +424,7 @@ def test_typed_stores_of_v1_and_v2_say_that_they_have_no_branches(onto, native, 
         done = onto(*command)
         assert (done.code, done.out) == (2, ""), command
         assert "typed stores of engine v1 and v2 have no branches" in done.err
-        assert "hint:" in done.err
+        assert "hint: onto convert" in done.err
     assert onto("merge", f"{tmp_path}/nothing.db", "try").code == 5
 
 

@@ -126,6 +126,7 @@ def test_branches(onto, native, space: str, pages: str) -> None:
     refused = onto("branch", native.url)
     assert (refused.code, refused.out) == (2, "")
     assert "no branches" in refused.err
+    assert "onto convert" in refused.err
 
 
 @pytest.mark.parametrize("shop", ["page file v2"], indirect=True)

@@ -26,6 +26,7 @@ from ontolake.model import Entity, Field
 from ontolake.ontology import (
     LayoutLacksError,
     LiveRelationsError,
+    QueryError,
     Session,
     StorageBackendError,
     UnknownCommitError,
@@ -342,10 +343,16 @@ def test_older_engines_name_the_way_to_branches(native: str, older: str) -> None
     for refused in (lambda: session.branches, lambda: session.tags, lambda: session.merge("a"),
                     lambda: session.revert(1), lambda: session.restore(1), lambda: session.cherry_pick(1),
                     lambda: session.erase(Customer, "a", reason="asked"),
-                    lambda: list(session.history("entity/Customer", "a"))):  # fmt: skip
+                    lambda: list(session.history("entity/Customer", "a")),
+                    lambda: session.diff("main", "try")):  # fmt: skip
         with pytest.raises(LayoutLacksError, match="onto convert"):
             refused()
+    for at in ("2026-q3", AT):
+        with pytest.raises(QueryError, match="onto convert"):
+            session.query().entities(Customer).as_of(at)
     session.close()
+    with pytest.raises(LayoutLacksError, match="onto convert"):
+        Session(native, entity_types=ENTITIES, relation_types=RELATIONS, branch="try")
 
 
 def test_making_a_branch_writes_no_rows(native: str) -> None:

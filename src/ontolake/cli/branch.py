@@ -11,7 +11,7 @@ from ontolake.cli.common.groups import ListByDefault
 from ontolake.cli.common.output import Heading, Json, Out, Url
 from ontolake.cli.common.safety import Token, check_token, token_of
 from ontolake.cli.common.stored_commits import commit_in
-from ontolake.cli.common.versions import bare, controlled
+from ontolake.cli.common.versions import CONVERT, bare, controlled
 
 if TYPE_CHECKING:
     from ontolake.stores import Store
@@ -39,8 +39,10 @@ def _branches(store: Store, versioned: Any) -> Any:
     from ontolake.errors import Invalid
 
     if not store.offers("branch"):
+        hint = "a store over the page seam has some: file:///path.db, sqlite+s3://bucket/prefix"
+        typed = store.model is not None and store.model.name == "typed"
         raise Invalid(f"{store.url!r} holds {store.described}, which has no branches",
-                      hint="a store over the page seam has some: file:///path.db, sqlite+s3://bucket/prefix")
+                      hint=f"{CONVERT}; {hint}" if typed else hint)
     return versioned.branches
 
 

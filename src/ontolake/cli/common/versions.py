@@ -55,6 +55,9 @@ class Controlled(NamedTuple):
         return bare(self.found, self.store, text)
 
 
+CONVERT = "onto convert --engine-version v3 makes a copy that has them"
+
+
 @contextmanager
 def controlled(url: str, verb: Verb, *, write: bool = False, models: str | None = None) -> Iterator[Controlled]:
     """The store at `url`, open; a typed one knows the types of the module `models`, and the upgraders in it.
@@ -80,10 +83,10 @@ def require(found: Store, verb: Verb) -> None:
     if found.model is None or found.offers(verb):
         return  # a store of no model is refused when it is opened
     if found.model.name == "typed":
-        hint = "over the page seam there are branches of the pages: onto branch" if found.site.on_pages else \
+        other = "over the page seam there are branches of the pages: onto branch" if found.site.on_pages else \
             "onto commits, onto diff and onto export --as-of read its past"
         raise Invalid(f"{found.url!r} holds {found.described}: typed stores of engine v1 and v2 have no branches, so "
-                      f"there is no onto {verb}", hint=hint)  # fmt: skip
+                      f"there is no onto {verb}", hint=f"{CONVERT}; {other}")  # fmt: skip
     raise Invalid(f"{found.url!r} holds {found.described}, which cannot do onto {verb}", hint="see onto --help")
 
 

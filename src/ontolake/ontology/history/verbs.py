@@ -108,6 +108,8 @@ class VersionedTypes(TypedHistory):
         Two snapshots of one store cost what was changed between them, unless a type was migrated between them; such
         types, and snapshots of several stores, are compared row by row.
         """
+        if any(isinstance(one, str | Ref) for one in (before, after)):
+            self._with_branches()
         first: Any
         last: Any
         first, last = (as_snapshot(self, one) if self.repository.keeps_branches else one for one in (before, after))

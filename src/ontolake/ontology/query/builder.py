@@ -170,7 +170,11 @@ class Query(Generic[T]):
         today's class, led through the upgraders: those that are given, else those declared with `@upgrader`. Answers
         then raise `MissingUpgraderError` where one is needed that is not there, and `MigrationError` if one fails.
         """
-        if isinstance(commit_id, str | datetime) and self._repository.keeps_branches:
+        if isinstance(commit_id, str | datetime):
+            if not self._repository.keeps_branches:
+                raise QueryError(f"as_of takes a number from 0 on, not {commit_id!r}: the engine "
+                                 f"{self._repository.engine_version} has no tags, and finds no commit by its time",
+                                 hint="onto convert --engine-version v3 makes a copy that has and does")
             commit_id = self._repository.resolve(commit_id)
         at = commit_number(commit_id, "as_of")
         found = self._with(self._plan._replace(as_of=True), self._values._replace(as_of=at))

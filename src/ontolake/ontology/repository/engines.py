@@ -17,7 +17,7 @@ from ontolake.errors import Invalid, NotFound, OntolakeError
 from ontolake.extras import needs
 from ontolake.history.names import MAIN
 from ontolake.ontology.config import Config
-from ontolake.ontology.errors import StorageBackendError, UninitializedStorageError
+from ontolake.ontology.errors import LayoutLacksError, StorageBackendError, UninitializedStorageError
 from ontolake.ontology.repository.protocol import Repository
 from ontolake.ontology.repository.sqlite.base import SqliteRepository
 from ontolake.ontology.repository.sqlite.control import create_control_tables
@@ -125,7 +125,11 @@ def _seam(uri: str, location: urls.Location, config: Config) -> Config:
         return config
     try:
         tables = table_names(db)
-        return replace(config, branch=MAIN) if {"storage_meta", "branches", "tags"} <= tables else config
+        if {"storage_meta", "branches", "tags"} <= tables:
+            return replace(config, branch=MAIN)
+        if location.place is urls.Place.SQLITE and (found := _stamp(db, uri)) is not None:
+            raise LayoutLacksError("branches", uri, found)  # and there are no pages below that could have some
+        return config
     finally:
         db.close()
 
