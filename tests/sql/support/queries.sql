@@ -253,3 +253,8 @@ SELECT ntile(0) OVER (ORDER BY id) FROM t
 SELECT nth_value(id, 0) OVER (ORDER BY id) FROM t
 SELECT '1e40'::real
 SELECT jsonb '{"a": 1}' - 0
+SELECT date 'J2451187', date '1999.008', date '990108', date '08-Jan-99', time '040506', '11:59:30.789'::time(1)
+SELECT timestamp '2020-01-01 00:00:59.5'::timestamp(0), timestamptz '2020-03-15 08:14:01 PST', timestamptz '2020-03-15 08:14:01 GMT+08:00'
+SELECT timestamp '19970210 173201 -0800', timestamp 'Mon Feb 10 17:32:01.4 1997 PST', date 'tomorrow' - date 'today'
+SELECT date '1999.400'
+SELECT time 'noon o''clock'

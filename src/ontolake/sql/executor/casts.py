@@ -194,6 +194,18 @@ def _with_era(text: str) -> str:
     return f"regexp_replace({text}, ' \\(BC\\)(.*)$', '\\1 BC')"
 
 
+def to_precision(given: TypedSql, digits: str) -> TypedSql:
+    """A time or timestamp whose seconds are rounded to so many digits."""
+    if not digits.isdigit() or int(digits) >= 6:
+        return given
+    value = plain(given)
+    unit = 10 ** (6 - int(digits))
+    sql = f"make_timestamp(CAST(round(epoch_us({value.sql}) / {unit}.0) AS BIGINT) * {unit})"
+    if value.type.name == "time":
+        return merged(f"CAST({sql} AS TIME)", value.type, [value])
+    return merged(f"(CASE WHEN isfinite({value.sql}) THEN {sql} ELSE {value.sql} END)", value.type, [value])
+
+
 def plain(given: TypedSql) -> TypedSql:
     """An expression without what only columns have: nanoseconds, lengths, and text of no type."""
     type = given.type

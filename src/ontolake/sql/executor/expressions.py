@@ -154,6 +154,8 @@ class Expressions(Forms):
             return TypedSql(f"CAST([] AS {to.duck})", to)
         value = self.expression(given, scope)
         found = casts.converted(value, to, explicit=True)
+        if to.name in ("time", "timestamp", "timestamptz") and node.to.expressions:
+            found = casts.to_precision(found, node.to.expressions[0].name)
         return found._replace(value=value.value) if to.name in INTEGERS and value.value is not None else found
 
     def _zone(self, node: exp.AtTimeZone, scope: Scope) -> TypedSql:

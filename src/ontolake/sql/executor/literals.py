@@ -11,6 +11,7 @@ from typing import Any
 
 from ontolake.sql.errors import DataError, UnsupportedError
 from ontolake.sql.executor.pg_types import DIGITS, INTEGERS, PgType, numeric
+from ontolake.sql.types import moments
 
 _LIMITS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 _MONTHS = {name: number for number, name in enumerate(
@@ -177,7 +178,7 @@ def _moment(text: str, type: PgType) -> tuple[str, PgType]:
         return f"CAST('{word}' AS {type._replace(fine=False).duck})", type._replace(fine=False)
     found = _ISO.fullmatch(_iso(word))
     if found is None:
-        raise _unreadable(text, type)
+        return _other_moment(text, type)
     year, month, day = (int(found[n]) for n in (1, 2, 3))
     hour, minute, second = (int(found[n] or 0) for n in (4, 5, 6))
     era = " (BC)" if (found[9] or "").lower() == "bc" else ""
@@ -205,6 +206,24 @@ def _moment(text: str, type: PgType) -> tuple[str, PgType]:
     if found[8] and type.name == "timestamptz":
         return _moved(sql, found[8], type._replace(fine=fine))
     return sql, type._replace(fine=fine)
+
+
+def _other_moment(text: str, type: PgType) -> tuple[str, PgType]:
+    """A date or timestamp in one of the other ways to write them, which columns read as well."""
+    plain = type._replace(fine=False)
+    try:
+        if type.name == "date":
+            shown = moments.date_text(moments.date(text))
+        else:
+            zoned = type.name == "timestamptz"
+            shown = moments.timestamp_text(moments.timestamp(type.shown, text, zoned), False)
+    except DataError as error:
+        if error.sqlstate != "22007":
+            raise
+        raise _unreadable(text, type) from None
+    day, _, rest = shown.removesuffix(" BC").partition(" ")
+    era = " (BC)" if shown.endswith(" BC") else ""
+    return f"CAST('{f'{day}{era} {rest}'.rstrip()}' AS {plain.duck})", plain
 
 
 def _moved(sql: str, zone: str, type: PgType) -> tuple[str, PgType]:
@@ -250,7 +269,10 @@ def _days_of(year: int, month: int, era: str) -> int:
 def _time(text: str, type: PgType) -> str:
     found = _CLOCK.match(text.strip())
     if found is None:
-        raise _unreadable(text, type)
+        try:
+            return moments.time_text(moments.time(text))
+        except DataError:
+            raise _unreadable(text, type) from None
     hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
     if found[5]:
         hour = hour % 12 + (12 if found[5].lower() == "pm" else 0)

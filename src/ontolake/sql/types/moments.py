@@ -6,7 +6,7 @@ Dates are days and timestamps microseconds since 1970, in the Gregorian calendar
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -48,6 +48,15 @@ _MONTHS = {name: number for number, names in enumerate((
     ("jan", "january"), ("feb", "february"), ("mar", "march"), ("apr", "april"), ("may",), ("jun", "june"),
     ("jul", "july"), ("aug", "august"), ("sep", "sept", "september"), ("oct", "october"), ("nov", "november"),
     ("dec", "december")), 1) for name in names}  # fmt: skip
+_WORDS = {"today": 0, "tomorrow": 1, "yesterday": -1}
+_JULIAN = 2_440_588
+"""The Julian day of 1970-01-01."""
+_ZONES = {
+    "z": 0, "utc": 0, "zulu": 0, "gmt": 0, "ut": 0, "wet": 0, "bst": 1, "cet": 1, "west": 1, "met": 1, "cest": 2,
+    "eet": 2, "eest": 3, "msk": 3, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8,
+    "pdt": -7, "akst": -9, "akdt": -8, "hst": -10, "jst": 9, "kst": 9,
+}  # fmt: skip
+"""Hours east of UTC of the abbreviations of time zones that people use most."""
 _DAYS = {name for day in ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
          for name in (day, day[:3])}  # fmt: skip
 _TIME = re.compile(r"[Tt]?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:[.,](\d*))?)?")
@@ -125,6 +134,18 @@ def read(what: str, given: str) -> Reading:
         return Reading(None, None, None, infinite=-1 if plain[0] == "-" else 1)
     if plain == "epoch":
         return Reading(0, 0, 0)
+    if plain in _WORDS or (plain == "now" and what != "DATE"):
+        now = datetime.now(UTC)
+        since = ((now.hour * 60 + now.minute) * 60 + now.second) * 1_000_000 + now.microsecond
+        today = days_of(now.year, now.month, now.day)
+        return Reading(today + _WORDS.get(plain, 0), since if plain == "now" else 0, None)
+    if julian := re.fullmatch(r"j(\d{1,9})", plain):
+        return Reading(int(julian[1]) - _JULIAN, None, None)
+    if ordinal := re.fullmatch(r"(\d{4})\.(\d{3})(\s.*)?", plain):  # a year and the number of a day
+        year, number = int(ordinal[1]), int(ordinal[2])
+        if not 1 <= number <= 365 + _is_leap(year):
+            raise _syntax(what, given)
+        text = date_text(days_of(year, 1, 1) + number - 1) + (ordinal[3] or "")
     before, afternoon = False, None
     parts: list[tuple[str, str]] = []
     at = 0
@@ -147,6 +168,16 @@ def read(what: str, given: str) -> Reading:
     return _read(what, given, parts, before, afternoon)
 
 
+def _east(text: str, zone: str) -> int:
+    """Seconds east of UTC of a zone such as +02:00."""
+    digits = re.fullmatch(r"([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", zone)
+    assert digits is not None
+    if int(digits[2]) > 15 or int(digits[3] or 0) > 59:
+        raise DataError(f"{text!r} has a time zone that is out of range", sqlstate="22009")
+    seconds = (int(digits[2]) * 60 + int(digits[3] or 0)) * 60 + int(digits[4] or 0)
+    return -seconds if digits[1] == "-" else seconds
+
+
 def _read(what: str, text: str, parts: list[tuple[str, str]], before: bool, afternoon: bool | None) -> Reading:
     days: int | None = None
     time: int | None = None
@@ -154,7 +185,7 @@ def _read(what: str, text: str, parts: list[tuple[str, str]], before: bool, afte
     zone = ""
     words: list[int] = []  # the numbers of a date that names its month
     month: int | None = None
-    for kind, value in parts:
+    for place, (kind, value) in enumerate(parts):
         if kind == "time" and time is None:
             clock = _TIME.fullmatch(value)
             if clock is None:
@@ -163,6 +194,10 @@ def _read(what: str, text: str, parts: list[tuple[str, str]], before: bool, afte
         elif kind == "clock" and time is None:
             whole, _, part = value.partition(".")
             time = ((int(whole[:2]) * 60 + int(whole[2:4])) * 60 + int(whole[4:] or 0)) * 1_000_000 + _fraction(part)
+        elif kind == "compact" and days is not None and time is None and len(value) == 6:
+            clock = _TIME.fullmatch(f"{value[:2]}:{value[2:4]}:{value[4:]}")
+            assert clock is not None
+            time = _clock(what, text, clock, afternoon)
         elif kind in ("ymd", "dmy", "compact") and days is None:
             numbers = re.split(r"[-/.]", value)
             if kind == "compact":
@@ -179,14 +214,11 @@ def _read(what: str, text: str, parts: list[tuple[str, str]], before: bool, afte
             short = len(one if len(one) > 2 else two) <= 2
             days = _days(what, text, year, _MONTHS[name.lower()], day, before, short)
         elif kind == "zone" and offset is None and (time is not None or days is not None):
-            digits = re.fullmatch(r"([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?", value)
-            assert digits is not None
-            offset = (int(digits[2]) * 60 + int(digits[3] or 0)) * 60 + int(digits[4] or 0)
-            if int(digits[2]) > 15 or int(digits[3] or 0) > 59:
-                raise DataError(f"{text!r} has a time zone that is out of range", sqlstate="22009")
-            offset = -offset if digits[1] == "-" else offset
-        elif kind == "word" and value.lower() in ("z", "utc", "zulu", "gmt", "ut") and offset is None:
-            offset = 0
+            offset = _east(text, value)
+        elif kind == "zone" and offset == 0 and parts[place - 1][1].lower() in ("gmt", "utc"):  # to the west is plus
+            offset = -_east(text, value)
+        elif kind == "word" and value.lower() in _ZONES and offset is None:
+            offset = _ZONES[value.lower()] * 3600
         elif kind == "word" and value.lower() in _MONTHS and month is None:
             month = _MONTHS[value.lower()]
         elif kind == "number" and days is None:

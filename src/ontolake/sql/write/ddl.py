@@ -88,6 +88,11 @@ class Definition:
     references: list[ReferenceClause] = field(default_factory=list)
 
 
+def _check_nulls(rule: exp.UniqueColumnConstraint) -> None:
+    if rule.args.get("nulls"):
+        raise UnsupportedError("UNIQUE NULLS NOT DISTINCT is not supported", hint="declare the columns NOT NULL")
+
+
 class Definer:
     """Runs the statements that define things, inside one transaction."""
 
@@ -303,6 +308,7 @@ class Definer:
                                           hint="write PRIMARY KEY (a, b) behind the columns")  # fmt: skip
                 found.primary_key, found.key_name = [name], name_of(constraint.this)
             elif isinstance(rule, exp.UniqueColumnConstraint):
+                _check_nulls(rule)
                 found.unique.append((name_of(constraint.this) or None, [name]))
             elif isinstance(rule, exp.CheckColumnConstraint):
                 found.checks.append((name_of(constraint.this) or None, rule.this))
@@ -337,6 +343,7 @@ class Definer:
                 raise DefinitionError("there is more than one primary key", position=position_of(node, self.statement))
             found.primary_key, found.key_name = [name_of(each) for each in node.expressions], name or ""
         elif isinstance(node, exp.UniqueColumnConstraint) and isinstance(node.this, exp.Schema):
+            _check_nulls(node)
             found.unique.append((name, [name_of(each) for each in node.this.expressions]))
         elif isinstance(node, exp.CheckColumnConstraint | exp.Check):
             found.checks.append((name, node.this))
