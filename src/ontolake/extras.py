@@ -13,6 +13,7 @@ EXTRAS = {
     "sql": {"sqlglot": "sqlglot", "duckdb": "duckdb"},
     "server": {"starlette": "starlette", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client",
                "opentelemetry": "opentelemetry-api"},
+    "client": {"urllib3": "urllib3"},
     "spark": {"pyspark": "pyspark", "py4j": "pyspark", "pandas": "pandas"},
 }
 """For each extra the modules that it brings, with the packages that have them."""

@@ -66,6 +66,7 @@ print(json.dumps(said))
 """
 ANY = ("info URL", "log URL", "export URL", "verify URL", "gc URL", "branch list URL", "diff URL 0 0")
 BUCKET = "s3://bucket/place"
+SERVER = "http://127.0.0.1:9/x"
 WAYS = {
     "obstore": ("s3", [
         *(command.replace("URL", BUCKET) for command in ANY), f"init --storage-uri {BUCKET} --models models.py",
@@ -94,6 +95,12 @@ WAYS = {
                ["from ontolake.sql import open_database; open_database('tables.db').query('SELECT abs(id) FROM x')"]),
     **{module: ("server", ["serve tables.db --port 0"], [])
        for module in ("starlette", "uvicorn", "prometheus_client", "opentelemetry")},
+    "urllib3": ("client", [
+        *(command.replace("URL", SERVER) for command in ANY), f"tag list {SERVER}", f"merge {SERVER} try",
+        f"erase {SERVER} x y --reason z", f"sql {SERVER} SELECT", f"query entities Thing --storage-uri {SERVER}",
+        f"commits list --storage-uri {SERVER}",
+    ], [f"import ontolake; ontolake.open({SERVER!r})",
+        f"from ontolake.ontology import Session; Session({SERVER!r})"]),
     "pyspark": ("spark", [
         "pipeline run things.py --store things.db", "pipeline plan things.py", "spark verify lake/",
         "spark export lake/ -o out", "spark convert lake/ copy/", "spark reindex lake/",

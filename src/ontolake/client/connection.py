@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +15,11 @@ from ontolake.errors import Invalid
 from ontolake.history import wire
 from ontolake.history.refs import Ref, parsed
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ARROW = "application/vnd.apache.arrow.stream"
+ARROW_FIRST = f"{ARROW}, {wire.MEDIA_TYPE};q=0.1"
 _LINES = {"accept": f"application/vnd.ontolake+json-lines, {wire.MEDIA_TYPE}"}
 _CHUNK = 1 << 16
 PAGE = 1000
@@ -85,6 +90,15 @@ class StoreConnection:
         """The answer of a path below the store in another form."""
         return self.transport.request("GET", f"{self.address.path}{path}", query=query, headers={"accept": accept})
 
+    def table(self, path: str, body: Any) -> pa.Table:
+        """The rows that answer a question, as an Arrow table. Raises `Invalid` if the server has more than it sends."""
+        answer = self.transport.request("POST", f"{self.address.path}{path}", body=body, changes=False,
+                                        headers={"accept": ARROW_FIRST})
+        if answer.headers.get("x-ontolake-truncated"):
+            raise Invalid(f"there are more than {body['limit']} rows, the most that the server sends",
+                          hint="ask for fewer")
+        return arrow_table(answer)
+
     def pages(self, path: str, items: str, **query: Any) -> Iterator[Any]:
         """All items of a listing that comes in pages."""
         cursor: str | None = None
@@ -112,6 +126,14 @@ class StoreConnection:
 
     def close(self) -> None:
         self.transport.close()
+
+
+def arrow_table(answer: HttpAnswer) -> pa.Table:
+    """The table of an answer that is an Arrow stream."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(pa.py_buffer(answer.body)) as reader:
+        return reader.read_all()
 
 
 def ref_text(ref: Any, branch: str | None = None) -> str:

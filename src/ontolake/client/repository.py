@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from ontolake.client.connection import StoreConnection
+from ontolake.client.connection import ARROW, StoreConnection
 from ontolake.client.opening import connect_options
-from ontolake.client.snapshots import ARROW
 from ontolake.errors import Invalid
 from ontolake.history import Commit
 from ontolake.history.errors import UnknownCommitError as UnknownHistoryCommit

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ontolake.client.connection import StoreConnection
+from ontolake.client.connection import ARROW, StoreConnection, arrow_table
 from ontolake.history.errors import UnknownTableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-ARROW = "application/vnd.apache.arrow.stream"
 
 
 class RemoteSnapshot:
@@ -46,9 +44,6 @@ class RemoteSnapshot:
         self, table: str, *, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None
     ) -> pa.Table:  # fmt: skip
         """The rows of a table as an Arrow table: some columns, those that a filter takes, at most `limit`."""
-        import pyarrow as pa
-
         answer = self._connection.raw("/rows", ARROW, table=table, ref=self.ref, filter=filter, limit=limit,
                                       columns=None if columns is None else ",".join(columns))  # fmt: skip
-        with pa.ipc.open_stream(pa.py_buffer(answer.body)) as reader:
-            return reader.read_all()
+        return arrow_table(answer)

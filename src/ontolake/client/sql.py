@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ontolake.client.snapshots import ARROW
+from ontolake.client.connection import ARROW_FIRST, arrow_table
 from ontolake.client.store import ClientStore
 from ontolake.errors import Invalid
 from ontolake.history.operations import check_texts
@@ -74,15 +74,12 @@ class RemoteDatabase(ClientStore):
 
     def query(self, sql: str, params: Any = (), *, as_of: Any = None, timeout: float = SECONDS) -> pa.Table:
         """The rows of a query as an Arrow table, now or as they were at a version or time. Raises `SqlError`."""
-        import pyarrow as pa
-
         if not self.connection.write:
             _check_reads(sql, self.url)
         body = self._request(sql, params, as_of, timeout)
         answer = self.connection.transport.request("POST", f"{self.connection.address.path}/sql", body=body,
-                                                   headers={"accept": _ARROW_FIRST})
-        with pa.ipc.open_stream(pa.py_buffer(answer.body)) as reader:
-            return reader.read_all()
+                                                   headers={"accept": ARROW_FIRST})
+        return arrow_table(answer)
 
     def explain(self, sql: str, params: Any = (), *, analyze: bool = False) -> str:
         """How a query would be answered. Raises `SqlError`."""
@@ -94,9 +91,6 @@ class RemoteDatabase(ClientStore):
         moment = as_of if as_of is None or isinstance(as_of, int | str) else as_of.isoformat()
         return {"sql": sql, "params": given, "branch": self.branch, "as_of": moment, "limit": MOST_ROWS,
                 "timeout": timeout}  # fmt: skip
-
-
-_ARROW_FIRST = f"{ARROW}, application/vnd.ontolake+json;q=0.1"
 
 
 def _check_reads(sql: str, url: str) -> None:
