@@ -77,6 +77,8 @@ def problem_of(error: BaseException, request_id: str | None = None, *, tagged: b
 
     With `tagged` it has all that a client of ours needs to raise it again.
     """
+    if isinstance(error, RecursionError):
+        error = RefusedError(400, "the request has values that are nested too deeply", hint="send flatter values")
     status = status_of(error)
     if not isinstance(error, errors.OntolakeError):
         return Problem("InternalError", "the server failed", status, request_id=request_id,

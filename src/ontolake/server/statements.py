@@ -17,8 +17,7 @@ from ontolake.server.rights import TokenScope, Touch
 from ontolake.sql.commands.temporary import is_temporary
 from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.history.conflict_table import is_target
-from ontolake.sql.history.table_functions import value_of
-from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound
+from ontolake.sql.syntax.statements import NotConstant, Parameters, ParsedStatement, bound, constant
 from ontolake.sql.write.sequences import calls_in
 
 READING = frozenset({"select", "explain", "show", "upkeep"})
@@ -73,7 +72,8 @@ class StatementUse:
     def _called(self, name: str, tree: exp.Expr) -> Iterator[Touch]:
         """What a procedure touches."""
         function = tree.find(exp.Anonymous)
-        first = self._value(function.expressions[0]) if function is not None and function.expressions else None
+        arguments = [] if function is None else [self._value(one) for one in function.expressions]
+        first = arguments[0] if arguments else None
         named = first if isinstance(first, str) else None
         if name == "onto_checkout":
             raise UnsupportedError("CALL onto_checkout is not taken in a request", hint="send branch with the request")
@@ -86,6 +86,8 @@ class StatementUse:
             yield Touch(TokenScope.WRITE, self._branch)
             if name != "onto_tag":
                 yield Touch(TokenScope.READ, self._of_ref(first))
+            elif len(arguments) > 1:
+                yield Touch(TokenScope.WRITE, self._of_ref(arguments[1]))
 
     def _history(self, tree: exp.Expr) -> Iterator[Touch]:
         """What functions of history read of other branches."""
@@ -110,7 +112,8 @@ class StatementUse:
             return None
 
     def _value(self, node: exp.Expr) -> Any:
+        """A constant; None for an expression, which may have another value when it is run."""
         try:
-            return value_of(bound(node, self._params))
-        except (OntolakeError, LookupError, TypeError):
+            return constant(bound(node, self._params))
+        except (NotConstant, OntolakeError, LookupError, TypeError):
             return None
