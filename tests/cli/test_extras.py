@@ -98,7 +98,7 @@ WAYS = {
     "urllib3": ("client", [
         *(command.replace("URL", SERVER) for command in ANY), f"tag list {SERVER}", f"merge {SERVER} try",
         f"erase {SERVER} x y --reason z", f"sql {SERVER} SELECT", f"query entities Thing --storage-uri {SERVER}",
-        f"commits list --storage-uri {SERVER}",
+        f"commits list --storage-uri {SERVER}", f"docs list {SERVER} space", f"graph sql {SERVER} SELECT",
     ], [f"import ontolake; ontolake.open({SERVER!r})",
         f"from ontolake.ontology import Session; Session({SERVER!r})"]),
     "pyspark": ("spark", [

@@ -14,6 +14,7 @@ import typer
 
 from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
+from ontolake.cli.common.servers import is_server, open_remote, store_url
 from ontolake.errors import NotFound
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ blob_app = typer.Typer(no_args_is_help=True, help="Store and fetch binary data."
 app.add_typer(branch_app, name="branch")
 app.add_typer(blob_app, name="blob")
 
-Url = Annotated[str, typer.Argument(metavar="URL", help="Where the spaces are: data/, s3://bucket/prefix, …")]
+Url = Annotated[str, typer.Argument(metavar="URL", help="Where the spaces are: data/, s3://bucket/prefix, "
+                                              "http://host:8400, …")]
 SpaceName = Annotated[str, typer.Argument(metavar="SPACE", help="The space.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The entity.")]
 OnBranch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On this branch; the first, if left out.")]
@@ -48,6 +50,11 @@ _BRANCHES = (Heading("name"), Heading("parent"), Heading("base seq", right=True)
 def _open(url: str, space: str, *, write: bool = False) -> Space:
     from ontolake.documents import open_space
 
+    if is_server(url):
+        from ontolake.stores import DOCUMENTS
+
+        remote: Space = open_remote(store_url(url, space), DOCUMENTS, write=write)
+        return remote
     return open_space(url, space, readonly=not write)
 
 
@@ -173,10 +180,12 @@ def list_documents(
     url: Url, space: SpaceName, branch: OnBranch = "", seq: AtSeq = None, limit: Limit = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Every document, by id, now or as it was."""
+    from ontolake.documents.read.feed import TABLE
+
     out = Out(json)
     with _open(url, space) as opened:
         moment = opened.snapshot(seq, branch=branch)
-        found = islice(moment.rows(), limit)
+        found = islice(moment.rows(TABLE), limit)
         if json:
             out.records({"branch": branch, "seq": moment.commit}, "documents", (
                 {"id": id, "document": document} for id, document in found))  # fmt: skip

@@ -12,6 +12,7 @@ import typer
 
 from ontolake.cli.common.output import Heading, Json, Out
 from ontolake.cli.common.safety import Token, check_token, token_of
+from ontolake.cli.common.servers import is_server, open_remote
 from ontolake.errors import NotFound
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ app.add_typer(branch_app, name="branch")
 app.add_typer(schema_app, name="schema")
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="Where the graph is: shop/, s3://bucket/prefix, …")]
+AnyUrl = Annotated[str, typer.Argument(metavar="URL", help="Where the graph is: shop/, s3://bucket/prefix, "
+                                                 "http://host:8400/shop, …")]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="Customer, node/Customer or edge/Placed.")]
 Models = Annotated[str, typer.Option("--models", metavar="MODULE", help="Types: module, file.py, module:Name,Other.")]
 OnBranch = Annotated[str, typer.Option("--branch", metavar="BRANCH", help="On this branch.")]
@@ -42,6 +45,15 @@ def _open(url: str, *, write: bool = False) -> Graph:
     from ontolake.graph import Graph
 
     return Graph.open(url, read_only=not write)
+
+
+def _reachable(url: str, *, write: bool = False) -> Any:
+    """A graph that may also be behind a server."""
+    if not is_server(url):
+        return _open(url, write=write)
+    from ontolake.stores import GRAPH
+
+    return open_remote(url, GRAPH, write=write)
 
 
 def _types(models: str) -> tuple[Any, ...]:
@@ -84,6 +96,16 @@ def _key(graph: Graph, table: str, parts: list[str], branch: str) -> Any:
         except ValueError:
             raise typer.BadParameter(f"{text!r} is no number", param_hint="KEY") from None
     return values[0] if kind.kind == "node" and len(parts) == 1 else (*values, *parts[len(values):])
+
+
+def _root(graph: Any, table: str, key: str, branch: str) -> Any:
+    """The key of a node behind a server."""
+    columns = graph.snapshot(branch=branch).columns(table)
+    whole = any(one["key"] and one["type"].startswith("int") for one in columns)
+    try:
+        return int(key) if whole else key
+    except ValueError:
+        raise typer.BadParameter(f"{key!r} is no number", param_hint="KEY") from None
 
 
 def _is_whole(field: Any) -> bool:
@@ -194,17 +216,17 @@ def get(
 
 @app.command()
 def sql(
-    url: Url, query: Annotated[str, typer.Argument(metavar="SQL")], branch: OnBranch = "main", commit: AtCommit = None,
-    limit: Limit = None, json: Json = False,
+    url: AnyUrl, query: Annotated[str, typer.Argument(metavar="SQL")], branch: OnBranch = "main",
+    commit: AtCommit = None, limit: Limit = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Ask a snapshot in SQL; tables are called as their types."""
-    with _open(url) as graph:
+    with _reachable(url) as graph:
         _show(Out(json), graph.snapshot(commit, branch=branch).sql(query), limit)
 
 
 @app.command()
 def traverse(
-    url: Url, table: Table, key: Annotated[str, typer.Argument(metavar="KEY", help="Where to start.")],
+    url: AnyUrl, table: Table, key: Annotated[str, typer.Argument(metavar="KEY", help="Where to start.")],
     hops: Annotated[list[str], typer.Argument(metavar="EDGE[:in|both]…", help="Along which edges, one after another.")],
     depth: Annotated[int, typer.Option("--depth", min=1, help="How often each hop may be taken.")] = 1,
     branch: OnBranch = "main", commit: AtCommit = None, limit: Limit = None, json: Json = False,
@@ -212,15 +234,15 @@ def traverse(
     """Walk from a node along edges, and show where that leads."""
     from ontolake.graph import Hop
 
-    with _open(url) as graph:
-        root = _key(graph, table, [key], branch)
+    with _reachable(url) as graph:
+        root = _root(graph, table, key, branch) if is_server(url) else _key(graph, table, [key], branch)
         walked = [Hop(name, way or "out", 1, depth) for name, _, way in (hop.partition(":") for hop in hops)]  # type: ignore[arg-type]
         _show(Out(json), graph.snapshot(commit, branch=branch).traverse(table, [root], walked), limit)
 
 
 @app.command()
 def search(
-    url: Url, table: Table,
+    url: AnyUrl, table: Table,
     text: Annotated[str | None, typer.Argument(metavar="[WORDS]", help="Words to look for.")] = None,
     vector: Annotated[str | None, typer.Option("--vector", metavar="JSON", help="A list of numbers.")] = None,
     column: Annotated[str | None, typer.Option("--column", metavar="NAME")] = None, where: Where = None,
@@ -232,19 +254,19 @@ def search(
         numbers = None if vector is None else [float(one) for one in json_module.loads(vector)]
     except (ValueError, TypeError):
         raise typer.BadParameter("give a JSON list of numbers", param_hint="--vector") from None
-    with _open(url) as graph:
+    with _reachable(url) as graph:
         found = graph.snapshot(branch=branch).search(table, text=text, vector=numbers, column=column, limit=limit,
                                                      filter=where)
         _show(Out(json), found, None)
 
 
 @app.command()
-def log(url: Url, branch: OnBranch = "main", limit: Limit = None, json: Json = False) -> None:
+def log(url: AnyUrl, branch: OnBranch = "main", limit: Limit = None, json: Json = False) -> None:
     """The commits of a branch, newest first."""
     from ontolake.history.metadata import KIND
 
     out = Out(json)
-    with _open(url) as graph:
+    with _reachable(url) as graph:
         commits = islice(graph.commits(branch=branch), limit)
         if json:
             out.records({"branch": branch}, "commits", (
@@ -259,13 +281,13 @@ def log(url: Url, branch: OnBranch = "main", limit: Limit = None, json: Json = F
 
 @app.command()
 def diff(
-    url: Url, after: Annotated[str, typer.Argument(metavar="BRANCH[@COMMIT]", help="The state to look at.")],
+    url: AnyUrl, after: Annotated[str, typer.Argument(metavar="BRANCH[@COMMIT]", help="The state to look at.")],
     before: Annotated[str, typer.Argument(metavar="[BRANCH[@COMMIT]]", help="What to compare it with.")] = "main",
     json: Json = False,
 ) -> None:  # fmt: skip
     """What one state has that another has not."""
     out = Out(json)
-    with _open(url) as graph:
+    with _reachable(url) as graph:
         changes = graph.diff(before, after)
         if json:
             out.records({"before": before, "after": after}, "changes", map(_change, changes))
@@ -314,10 +336,10 @@ def merge(
 
 
 @branch_app.command("list")
-def branch_list(url: Url, json: Json = False) -> None:
+def branch_list(url: AnyUrl, json: Json = False) -> None:
     """The branches, main first."""
     out = Out(json)
-    with _open(url) as graph:
+    with _reachable(url) as graph:
         found = [one._asdict() for one in graph.branches.list()]
     if json:
         out.document({"branches": found})
@@ -328,12 +350,12 @@ def branch_list(url: Url, json: Json = False) -> None:
 
 @branch_app.command("create")
 def branch_create(
-    url: Url, name: Annotated[str, typer.Argument(metavar="NAME")],
+    url: AnyUrl, name: Annotated[str, typer.Argument(metavar="NAME")],
     parent: Annotated[str, typer.Option("--parent", metavar="BRANCH")] = "main",
     at: Annotated[str | None, typer.Option("--at", metavar="COMMIT")] = None, json: Json = False,
 ) -> None:  # fmt: skip
     """A branch, which copies nothing."""
-    with _open(url, write=True) as graph:
+    with _reachable(url, write=True) as graph:
         made = graph.branches.create(name, at=at, parent=parent)
     out = Out(json)
     if json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ontolake.client.branches import RemoteBranches
 from ontolake.client.errors import UnreachableError
 from ontolake.client.store import ClientStore
 from ontolake.client.transport import ConnectOptions
@@ -23,7 +25,8 @@ from ontolake.documents.read.feed import TABLE
 from ontolake.documents.read.watcher import wanted_by
 from ontolake.documents.wire import wire_operations
 from ontolake.errors import Invalid
-from ontolake.history import Change, RowVersion
+from ontolake.history import Branch, Change, RowVersion
+from ontolake.history.errors import BranchError, UnknownBranchError
 from ontolake.history.metadata import BRANCH, LOCAL_SEQ, RESOLVED_PENDING_READS, SESSION_ID
 from ontolake.history.operations import check_texts
 
@@ -33,17 +36,53 @@ _PAUSE = 0.2
 """Seconds between two looks for new commits."""
 
 
+class RemoteSpaceBranches(RemoteBranches):
+    """The branches of a space. The first one may be called by no name."""
+
+    def list(self, *, deleted: bool = False) -> builtins.list[Branch[Any]]:
+        """The branches that the token may see, the first one first. Raises `Invalid` for `deleted`."""
+        if deleted:
+            raise Invalid("a server lists no branches that were deleted", hint="ask where the space is stored")
+        return super().list()
+
+    def create(self, name: str, *, at: Any = None, parent: str | None = None) -> Branch[Any]:
+        """A branch of `parent` as it was `at` a commit. See `history.contract.Branches`."""
+        return super().create(name, at=at, parent=parent if parent != "" else None)
+
+    def plan_delete(self, name: str) -> Branch[Any]:
+        """The branch that `delete` would give up. Raises `UnknownBranchError`, and `BranchError` for the first one."""
+        found = super().list()
+        if name in ("", found[0].name):
+            raise BranchError(name or found[0].name, "cannot be deleted: it is the first branch")
+        for branch in found:
+            if branch.name == name:
+                return branch
+        raise UnknownBranchError(name)
+
+
 class RemoteSpace(ClientStore):
     """See `documents.Space`."""
+
+    branches: RemoteSpaceBranches
 
     def __init__(
         self, url: str, *, write: bool = True, branch: str | None = None, options: ConnectOptions | None = None
     ) -> None:  # fmt: skip
         super().__init__(url, write=write, branch=branch, options=options)
+        self.branches = RemoteSpaceBranches(self.connection)
         self.name = self.connection.address.store
         self.session_id = uuid.uuid4().hex
         self._local_seqs = itertools.count(1)
         self._local_seq_lock = threading.Lock()
+
+    def _named(self, branch: str | None) -> str:
+        return super()._named(branch if branch != "" else None)
+
+    def commits(
+        self, *, since: Any = None, until: Any = None, branch: str | None = None
+    ) -> Iterator[Commit]:  # fmt: skip
+        """The commits that a branch sees, newest first. See `Space.commits`."""
+        return (Commit(*one) for one in super().commits(since=since, until=until, branch=branch))
 
     def next_request(self) -> tuple[str, int]:
         """A session_id and a local_seq that were never used."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ontolake.client.connection import ARROW, StoreConnection, arrow_table
@@ -32,6 +32,11 @@ class RemoteSnapshot:
     def tables(self) -> Sequence[str]:
         """The names of what holds rows, sorted."""
         found: list[str] = self._connection.get("/tables", ref=self.ref)["tables"]
+        return found
+
+    def columns(self, table: str) -> Sequence[Mapping[str, Any]]:
+        """The columns of a table: `name`, `type` in Arrow's words, and whether it is of the `key`."""
+        found: list[Mapping[str, Any]] = self._connection.get("/schema", table=table, ref=self.ref)["columns"]
         return found
 
     def rows(self, table: str) -> Iterator[tuple[Any, Any]]:
