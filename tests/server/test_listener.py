@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import urllib3
+from certificates import certificate
 from serving import serving
 
 from ontolake.errors import Invalid
@@ -29,25 +29,16 @@ def test_a_port_that_is_taken_is_refused() -> None:
         Listener(app, port=int(url.rpartition(":")[2]))
 
 
-def _certificate(folder: Path) -> tuple[str, str]:
-    """A certificate for this machine, and its key."""
-    certificate, key = str(folder / "server.pem"), str(folder / "server.key")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key,
-                    "-out", certificate], check=True, capture_output=True)  # fmt: skip
-    return certificate, key
-
-
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="nothing makes a certificate here")
 def test_connections_are_encrypted_with_the_certificate_of_the_configuration(tmp_path: Path) -> None:
-    certificate, key = _certificate(tmp_path)
-    config = ServerConfig(tls=TlsSection(certificate, key))
+    pem, key = certificate(tmp_path)
+    config = ServerConfig(tls=TlsSection(pem, key))
     app = StoreServer(ServedStores({}), lambda token: None).app()
-    with Listener(app, tls=config.tls_context()).running() as url, urllib3.PoolManager(ca_certs=certificate) as pool:
+    with Listener(app, tls=config.tls_context()).running() as url, urllib3.PoolManager(ca_certs=pem) as pool:
         assert url.startswith("https://127.0.0.1:")
         answer = pool.request("GET", f"{url}/healthz", retries=False)
         assert (answer.status, "strict-transport-security" in answer.headers) == (200, True)
     with pytest.raises(Invalid, match=r"tls\.certificate"):
-        ServerConfig(tls=TlsSection(key, certificate)).tls_context()
+        ServerConfig(tls=TlsSection(key, pem)).tls_context()
     with pytest.raises(Invalid, match=r"nowhere\.pem"):
         ServerConfig(tls=TlsSection("nowhere.pem", key)).tls_context()

@@ -10,6 +10,7 @@ all stores and branches; `principals` adds more. The names of tokens are also th
 from __future__ import annotations
 
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -72,13 +73,14 @@ class Served(NamedTuple):
 
 @contextmanager
 def serving(
-    stores: Mapping[str, str], principals: tuple[Principal, ...] = (), options: ServerOptions | None = None
+    stores: Mapping[str, str], principals: tuple[Principal, ...] = (), options: ServerOptions | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[Served]:
     """A server of the stores at URLs, by the names that it serves them under."""
     everyone = {f"{one.name}-secret": one for one in (*PRINCIPALS, *principals)}
     served = ServedStores(stores)
     server = StoreServer(served, everyone.get, options)
-    listener = Listener(server.app(), limits=server.limits, closing=server.closing)
+    listener = Listener(server.app(), limits=server.limits, closing=server.closing, tls=tls)
     try:
         with listener.running() as url, urllib3.PoolManager(maxsize=64) as pool:
             yield Served(url, {one.name: secret for secret, one in everyone.items()}, server, pool)
