@@ -11,6 +11,9 @@ from ontolake.history.errors import UnknownTableError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PAGE = 10_000
+"""Rows of a page."""
+
 
 class RemoteSnapshot:
     """A `history.Snapshot`. `ref` names the commit for the server, and goes on to do so when branches move."""
@@ -49,6 +52,19 @@ class RemoteSnapshot:
         self, table: str, *, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None
     ) -> pa.Table:  # fmt: skip
         """The rows of a table as an Arrow table: some columns, those that a filter takes, at most `limit`."""
-        answer = self._connection.raw("/rows", ARROW, table=table, ref=self.ref, filter=filter, limit=limit,
-                                      columns=None if columns is None else ",".join(columns))  # fmt: skip
-        return arrow_table(answer)
+        import pyarrow as pa
+
+        query = {"table": table, "ref": self.ref, "filter": filter,
+                 "columns": None if columns is None else ",".join(columns)}  # fmt: skip
+        if limit is None:
+            return arrow_table(self._connection.raw("/rows", ARROW, **query))
+        parts: list[pa.Table] = []
+        cursor: str | None = None
+        while not parts or cursor is not None:
+            wanted = limit - sum(part.num_rows for part in parts)
+            if parts and wanted <= 0:
+                break
+            answer = self._connection.raw("/rows", ARROW, **query, limit=min(wanted, _PAGE), cursor=cursor)
+            parts.append(arrow_table(answer))
+            cursor = answer.headers.get("ontolake-cursor")
+        return pa.concat_tables(parts)

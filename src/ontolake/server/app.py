@@ -113,8 +113,9 @@ class StoreServer:
                 if key is None:
                     response = _response(await self._handled(route, call))
                 else:
+                    body = None if route.body is None else await request.body()
                     response = await self.repeats.once(repeats.RepeatKey(call.principal.name, key),
-                                                       repeats.described(request),
+                                                       repeats.described(request, body),
                                                        partial(self._settled, route, call, exchange))
             except Exception as error:
                 response = _failed(error, exchange, request.headers.get("accept", ""))

@@ -29,6 +29,8 @@ LOOK = 0.1
 """Seconds between two looks at the head of a branch."""
 _KEPT = 10_000
 """So many changes of the newest commits are kept for all followers."""
+_DIGITS = 19
+"""No commit has a number of so many digits."""
 _log = logging.getLogger(__name__)
 
 
@@ -84,7 +86,8 @@ def position_of(served: ServedStore, since: str, branch: str) -> Any:
     with served.reading() as store:
         head = store.at(Ref(branch)).commit
         try:
-            commit = int(since) if served.model.numbered and since.isascii() and since.isdigit() else since
+            is_number = served.model.numbered and since.isascii() and since.isdigit() and len(since) < _DIGITS
+            commit = int(since) if is_number else since
             if isinstance(commit, str):
                 commit = store.at(commit).commit
             next(iter(store.changes(commit, branch=branch)), None)

@@ -7,6 +7,7 @@ it; afterwards it gets the answer that was given. Answers are kept in memory, th
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -87,10 +88,12 @@ class Repeats:
             del self._kept[key]
 
 
-def described(request: Request) -> str:
-    """What a request is, as far as its head tells: the same for every try of one."""
+def described(request: Request, body: bytes | None) -> str:
+    """What a request is: the same for every try of one. Without a body, which is then read piece by piece, as far as
+    its head tells."""
     length, kind = request.headers.get("content-length", ""), request.headers.get("content-type", "")
-    return f"{request.method} {request.url.path}?{request.url.query} {kind} {length}"
+    content = "" if body is None else hashlib.sha256(body).hexdigest()
+    return f"{request.method} {request.url.path}?{request.url.query} {kind} {length} {content}"
 
 
 async def _run(run: Callable[[], Awaitable[Response]]) -> Response:

@@ -70,6 +70,10 @@ class Call:
         """Give back the slot among the requests that are answered at a time, before waiting for long."""
         self.connection.scope[EXCHANGE].give_back()
 
+    def page_size(self, wanted: int) -> int:
+        """How many rows a page has: what is asked for, or fewer if the server's limit is lower."""
+        return min(wanted, self.server.limits.rows)
+
     @property
     def store(self) -> ServedStore:
         """The store in the path."""

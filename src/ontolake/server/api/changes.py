@@ -70,7 +70,7 @@ def _page(call: Call) -> dict[str, Any]:
     else:
         until, told = feeds.head_of(served, branch), 0
         since = until if query.since is None else feeds.position_of(served, query.since, branch)
-    found, then = feeds.read_span(served, branch, since, until, query.table, told, query.limit)
+    found, then = feeds.read_span(served, branch, since, until, query.table, told, call.page_size(query.limit))
     cursor = None if then is None else cursors.write(_name(call), (since, until, then))
     return {"changes": found, "position": str(until), "cursor": cursor}
 

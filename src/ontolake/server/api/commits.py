@@ -60,9 +60,10 @@ def list_commits(call: Call) -> Any:
         # Reading goes on from the last commit that was told, so that a page costs the same wherever it is.
         until = str(Ref(branch, str(until))) if skip else until
         commits = store.commits(since=since, until=until, branch=branch)
-        found = list(itertools.islice(commits, skip, skip + query.limit + 1))
-    page = found[: query.limit]
-    more = len(found) > query.limit
+        limit = call.page_size(query.limit)
+        found = list(itertools.islice(commits, skip, skip + limit + 1))
+    page = found[:limit]
+    more = len(found) > limit
     return answer(call, {"commits": page, "cursor": cursors.write(name, page[-1].id) if more else None})
 
 
@@ -107,10 +108,10 @@ def list_commit_changes(call: Call) -> Any:
 def change_page(call: Call, changes: Iterable[Any], told: int) -> tuple[list[Any], int | None]:
     """A page of changes, those of the query's table, after so many that were told; and how many are told then, None if
     these are the last ones."""
-    query = call.query
+    query, limit = call.query, call.page_size(call.query.limit)
     chosen = (one for one in changes if query.table is None or one.table == query.table)
-    found = list(itertools.islice(chosen, told, told + query.limit + 1))
-    return found[: query.limit], told + query.limit if len(found) > query.limit else None
+    found = list(itertools.islice(chosen, told, told + limit + 1))
+    return found[:limit], told + limit if len(found) > limit else None
 
 
 def pinned(store: Any, ref: str | None, moment: Any) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 from ontolake.server import formats
+from ontolake.server.api.branches import ref_text
 from ontolake.server.models import check_model
 from ontolake.server.problems import RefusedError
 from ontolake.server.rights import TokenScope, Touch
@@ -88,7 +89,7 @@ def _reads(call: Call) -> Iterable[Touch]:
     body: TypedQuery = call.body
     touches = [Touch(TokenScope.READ, body.branch or call.store.first_branch)]
     if body.as_of is not None:  # the commit may be one of another branch
-        touches.append(Touch(TokenScope.READ, call.store.branch_of(str(body.as_of), call.principal)))
+        touches.append(Touch(TokenScope.READ, call.store.branch_of(ref_text(body.as_of), call.principal)))
     return touches
 
 

@@ -15,6 +15,7 @@ from ontolake.errors import Invalid
 from ontolake.history import wire
 from ontolake.history.metadata import AUTHOR
 from ontolake.server.answers import answer
+from ontolake.server.api.branches import reads
 from ontolake.server.models import check_model
 from ontolake.server.rights import TokenScope, Touch
 from ontolake.server.routes import Call, Reply, route
@@ -85,6 +86,24 @@ def _reads(call: Call) -> Iterable[Touch]:
     return [Touch(TokenScope.READ, (call.body or call.query).branch)]
 
 
+def _asks(call: Call) -> Iterable[Touch]:
+    """A plan reads its branch, and what it names with `as_of` may be a commit of another one."""
+    from ontolake.ontology.query import plan_wire
+    from ontolake.ontology.query.plan import Plan, Values
+
+    yield from _reads(call)
+    body: PlanIn = call.body
+    classes = _classes_of(body.types)
+    plan, values = (plan_wire.decode(wire.decode(one), classes) for one in (body.plan, body.values))
+    if not isinstance(plan, Plan) or not isinstance(values, Values):
+        raise Invalid("this is not a plan with its values", hint="use a client and a server of one version")
+    if values.as_of is not None:
+        if type(values.as_of) is not int:
+            raise Invalid(f"as_of is the number of a commit, not {values.as_of!r}")
+        yield reads(call, values.as_of)
+    call.notes["plan"] = plan, values
+
+
 def _writes(call: Call) -> Iterable[Touch]:
     check_model(call.store, TYPED)
     return [Touch(TokenScope.WRITE, call.body.branch)]
@@ -123,18 +142,12 @@ def show_session_state(call: Call) -> Any:
                           for info in store.types}})  # fmt: skip
 
 
-@route("POST", "/stores/{store}/session/run", touches=_reads, body=PlanIn, changes=False,
+@route("POST", "/stores/{store}/session/run", touches=_asks, body=PlanIn, changes=False,
        answers={200: (wire.MEDIA_TYPE, ARROW)}, tag="sessions")
 def run_plan(call: Call) -> Any:
     """The rows of a plan, encoded as they are stored, or as an Arrow stream."""
-    from ontolake.ontology.query import plan_wire
-    from ontolake.ontology.query.plan import Plan, Values
-
     body: PlanIn = call.body
-    classes = _classes_of(body.types)
-    plan, values = (plan_wire.decode(wire.decode(one), classes) for one in (body.plan, body.values))
-    if not isinstance(plan, Plan) or not isinstance(values, Values):
-        raise Invalid("this is not a plan with its values", hint="use a client and a server of one version")
+    plan, values = call.notes["plan"]
     with call.store.reading(body.branch) as store:
         repository: Repository = store.repository
         with repository.reading():

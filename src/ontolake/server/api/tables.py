@@ -159,7 +159,7 @@ def _page(call: Call, kind: str) -> Any:
     """A page, in whichever format."""
     query: RowsQuery = call.query
     name = cursors.listing("rows", call.store.name, query.table, query.ref, query.columns, query.filter, query.order)
-    limit = query.limit or PAGE
+    limit = call.page_size(query.limit or PAGE)
     with call.store.reading() as store:
         ref, after = (query.ref, None) if query.cursor is None else cursors.read(query.cursor, name)
         moment = snapshot_at(call, store, ref)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ontolake.history.errors import UnknownTableError
 from ontolake.server.problems import RefusedError
 from ontolake.server.writes.bodies import decoded
 from ontolake.server.writes.requests import RowWrite, StaleHeadError, WriteFailure, WriteNote
+from ontolake.sql.history.table_names import full_name
 from ontolake.sql.splits import public_schema
 from ontolake.sql.write import bulk
 
@@ -33,9 +33,7 @@ def commit_rows(store: Any, branch: str, writes: Sequence[RowWrite], note: Write
 
 
 def _apply(session: Any, transaction: Any, tables: dict[str, Any], write: RowWrite) -> None:
-    table = tables.get(write.table)
-    if table is None:
-        raise UnknownTableError(write.table, tables)
+    table = tables[full_name(write.table, tables)]
     columns = {field.name: field.type for field in public_schema(table, "latest")}
     rows = decoded(write.body, write.media_type, columns)
     if write.mode == "insert":
