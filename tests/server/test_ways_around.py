@@ -181,3 +181,15 @@ def test_no_page_has_more_rows_than_the_limit(tmp_path: Path) -> None:
             assert snapshot.to_arrow("item", limit=5).column("id").to_pylist() == [1, 2, 3, 4, 5]
             assert snapshot.to_arrow("item", limit=50).num_rows == 6
             assert len(list(shop.commits())) == 3
+
+
+def test_a_span_begins_and_ends_at_nothing_of_other_branches(served: Served) -> None:
+    for path in ("commits", "changes", "span"):
+        for since in ("main", "main@1", "nothing"):
+            answer = served.call("GET", f"/stores/shop/{path}", token="tries", branch="try", since=since)
+            assert (answer.status, answer.json["type"]) == (403, "ForbiddenError"), (path, since)
+        assert served.call("GET", f"/stores/shop/{path}", token="tries", branch="try", since="try").status == 200
+    for query in ({"until": "main"}, {"since": "0", "until": "main"}):
+        assert served.call("GET", "/stores/shop/commits", token="tries", branch="try", **query).status == 403
+    answer = served.call("GET", "/stores/shop/changes", token="tries", branch="try", headers={"last-event-id": "main"})
+    assert answer.status == 403

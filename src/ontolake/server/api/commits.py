@@ -29,8 +29,15 @@ class LogQuery(msgspec.Struct):
 
 
 def reads_branch(call: Call) -> list[Touch]:
-    """For routes that read a branch of the query, by default the first one."""
-    return [Touch(TokenScope.READ, branch_named(call))]
+    """For routes that read a branch of the query, by default the first one, between commits that it names."""
+    touches = [Touch(TokenScope.READ, branch_named(call))]
+    ends = (call.query.since, getattr(call.query, "until", None), call.request.headers.get("last-event-id"))
+    for end in ends:
+        if isinstance(named_commit(call, end), str):  # which may be a name of something on another branch
+            branch = call.store.branch_of(end, call.principal)
+            if branch is not None or call.store.model.numbered:  # an id that is gone is a position that is not kept
+                touches.append(Touch(TokenScope.READ, branch))
+    return touches
 
 
 def branch_named(call: Call) -> str:
