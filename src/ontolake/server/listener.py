@@ -145,6 +145,15 @@ class _PatientProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
+    def shutdown(self) -> None:
+        """End the connection when its answer is sent. An idle one over TLS ends at once: closing it
+        would wait for the client to agree."""
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and self.transport.get_extra_info("sslcontext") and not self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().shutdown()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel()
         super().connection_lost(exc)
