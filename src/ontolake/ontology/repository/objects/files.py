@@ -59,8 +59,9 @@ def write_file(
 ) -> tuple[DataFile, bytes]:  # fmt: skip
     """A table as a file sorted by key, which is to be written to `path`. `ordered` says that it is sorted already.
 
-    Without `replaces` the column of replaced rows is left out.
+    Without `replaces` the column of replaced rows is left out. A table from `required` has required columns.
     """
+    is_required = not table.schema.field(0).nullable
     if not replaces and REPLACES in table.column_names:
         table = table.drop_columns([REPLACES])
     if not ordered:
@@ -78,12 +79,14 @@ def write_file(
     packed = {field.name: "BYTE_STREAM_SPLIT" for field in table.schema if field.type == pa.float64()}
     packed |= dict.fromkeys([name for name in (ROW, REPLACES) if name in table.column_names], "DELTA_BINARY_PACKED")
     # One value over and over is packed well enough, and a dictionary of it takes longer.
-    repeated = [] if found.min_commit_id == found.max_commit_id else [COMMIT]
+    is_constant = is_required and found.min_commit_id == found.max_commit_id
+    repeated = [] if is_constant else [COMMIT] if is_required else [COMMIT, VERSION]
     # Of files that are read by row groups, filters say which of these can have a value that must be unique.
     unique = [place(column) for column in info.unique if bloom.is_filtered(column.type.physical_type())]
     filters = bloom.filter_options(unique if len(table) > sizes.small_rows else (), sizes.group_rows)
-    pq.write_table(_required(table), sink, row_group_size=sizes.group_rows, write_batch_size=BATCH, compression="lz4",
-                   write_page_checksum=True, use_dictionary=[*repeated, FIRST, SUPERSEDED], write_statistics=told,
+    pq.write_table(required(table) if is_required else table, sink, row_group_size=sizes.group_rows,
+                   write_batch_size=BATCH, compression="lz4", write_page_checksum=True,
+                   use_dictionary=[*repeated, FIRST, SUPERSEDED], write_statistics=told,
                    column_encoding=packed, store_schema=False, **filters)
     data = sink.getvalue().to_pybytes()
     return replace(found, size=len(data), content_sha256=hashlib.sha256(data).hexdigest(), updates=updates,
@@ -100,7 +103,7 @@ def described(info: Type, table: pa.Table, path: str, version: int) -> DataFile:
                     deleted=int(flags(table).sum()))
 
 
-def _required(table: pa.Table) -> pa.Table:
+def required(table: pa.Table) -> pa.Table:
     """The same, columns without missing values told to be so: Parquet need not note for each value that it is there."""
     return pa.table(table.columns, pa.schema([field.with_nullable(column.null_count > 0) for field, column
                                               in zip(table.schema, table.columns, strict=True)]))  # fmt: skip

@@ -39,7 +39,7 @@ from ontolake.ontology.repository.metadata import metadata_text
 from ontolake.ontology.repository.objects import deletions, layout
 from ontolake.ontology.repository.objects.deletions import keys_of
 from ontolake.ontology.repository.objects.difference import Difference, difference
-from ontolake.ontology.repository.objects.files import write_file
+from ontolake.ontology.repository.objects.files import required, write_file
 from ontolake.ontology.repository.objects.layout import (
     CommitFile,
     CommitManifest,
@@ -411,6 +411,8 @@ class S3Transaction:
             replaces = REPLACES in rows.column_names
             if replaces:
                 most = len(rows) - rows.column(REPLACES).null_count
+            if self._repository.keeps_branches:  # files of older engines stay as they have always been
+                rows = required(rows)
             return write_file(info, rows, paths[number], version, level=level_of(len(rows), sizes),
                               updates=min(most, len(rows)), replaces=replaces and most > 0, ordered=True, sizes=sizes)
 
