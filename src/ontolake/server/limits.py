@@ -18,9 +18,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The section `[limits]` of a configuration. Times are in seconds, sizes in bytes."""
 
     body: int = 64 * 2**20
-    """The size of a body that is read whole."""
-    stream: int = 8 * 2**30
-    """The size of a body that is read piece by piece, as rows that are written."""
+    """The size of a body."""
+    stream: int = 2**30
+    """The size of a body of rows or of a blob. The server holds it in memory."""
     rows: int = 10_000
     """Rows on one page of an answer."""
     seconds: float = 60.0
