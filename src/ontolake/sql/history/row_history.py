@@ -17,6 +17,7 @@ from ontolake.sql.history.lines import BranchLines, Node
 from ontolake.sql.history.table_names import full_name
 from ontolake.sql.keyspace import keys
 from ontolake.sql.transactions import SqlSession
+from ontolake.sql.types import Kind
 
 
 class RowHistory:
@@ -110,6 +111,9 @@ def encoded(table: Table, key: Any) -> bytes:
     values = key if isinstance(key, tuple | list) else (key,)
     if len(values) != len(table.key_types):
         raise Invalid(f"{table.full_name} has a key of {len(table.key_types)} columns, not {len(values)}")
+    if any(type.kind == Kind.UTF8 and not isinstance(value, str)
+           for type, value in zip(table.key_types, values, strict=True)):
+        raise Invalid(f"{key!r} is no key of {table.full_name}: text is not compared with other values")
     try:
         stored = [type.store(value) for type, value in zip(table.key_types, values, strict=True)]
     except SqlError as error:
