@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,7 +73,10 @@ def process(command: list[str], ready: Callable[[subprocess.Popen[str]], Address
     """A server in a process of its own, with its process id."""
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        yield ready(running), running.pid
+        address = ready(running)
+        assert running.stdout is not None
+        threading.Thread(target=running.stdout.read, daemon=True).start()  # a full pipe would hold the server up
+        yield address, running.pid
     finally:
         running.terminate()
         running.wait(30)
