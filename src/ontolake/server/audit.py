@@ -62,7 +62,7 @@ class AuditLog:
             os.write(self._file, line)
 
     def page(self, limit: int, cursor: int | None = None) -> AuditPage:
-        """The newest entries, or those before a cursor. Raises `Invalid` for a cursor that is none of this log."""
+        """The newest entries, or those before a cursor. Raises `Invalid` for a cursor of another log."""
         with self.path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
             if cursor is not None and not 0 <= cursor <= end:

@@ -20,7 +20,7 @@ def record(values: Sequence[TypedSql], names: Sequence[str] | None = None) -> Ty
 
 
 def field(value: TypedSql, name: str) -> TypedSql:
-    """A field of a row. Raises 42703 if there is none of that name."""
+    """A field of a row. Raises 42703 if there is no field of that name."""
     for n, (each, type) in enumerate(value.type.fields):
         if each == name:
             return merged(f"struct_extract({value.sql}, 'c{n}')", type, [value])
