@@ -98,7 +98,7 @@ def test_values_that_are_nested_too_deeply_are_refused(served: Served, depth: in
     for path, query in (("history", {"table": "item", "key": deep}), ("rows", {"table": "item", "filter": deep})):
         answer = served.call("GET", f"/stores/shop/{path}", **query)
         assert answer.status in (400, 422), answer.body
-    body = f'{{"id": 5, "name": {deep}}}'.encode()
+    body = f'{{"id": {depth}, "name": {deep}}}'.encode()
     answer = served.call("POST", "/stores/shop/rows", table="main.public.item", body=body, mode="insert",
                          headers={"content-type": "application/json"})  # fmt: skip
     assert answer.status in (200, 400, 422), answer.body
