@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sqlite3
 import statistics
 import subprocess
@@ -107,7 +108,10 @@ def ours(stores: list[str]) -> tuple[list[str], Callable[[subprocess.Popen[str]]
     return command, ready
 
 
-def datasette(file: Path, port: int) -> tuple[list[str], Callable[[subprocess.Popen[str]], Address]]:
+def datasette(file: Path) -> tuple[list[str], Callable[[subprocess.Popen[str]], Address]]:
+    with socket.socket() as taken:  # a port that nobody else has, such as a server of an earlier run
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
     command = [sys.executable, "-m", "datasette", "serve", str(file), "--port", str(port)]
     address = Address(f"http://127.0.0.1:{port}")
     with urllib3.PoolManager() as pool:
@@ -325,7 +329,7 @@ def main() -> None:
             scans(report, address, folder / "items.db", size)
             writes(report, address, duration)
             followers(report, address, 100 if report.small else FOLLOWERS)
-            with process(*datasette(folder / "plain.db", 8799)) as (peer, _):
+            with process(*datasette(folder / "plain.db")) as (peer, _):
                 point_reads(report, address, peer, size, duration)
             reads_beside_a_load(report, address, size, duration)
     report.finish()
