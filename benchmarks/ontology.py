@@ -6,6 +6,7 @@ quicker of two ways. Both sides write with the same durability.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import statistics
 import tempfile
@@ -424,10 +425,9 @@ def merging(sessions: dict[int, Session], paths: dict[int, Path], kind: str) -> 
 
 def erasing(report: Report, places: Places, size: int) -> None:
     """An erasure writes one file, the store, anew, so that no byte of the row is left: what a VACUUM of it costs."""
-    session = filled(path := places.next(), size, "v3")
-    twin = places.next()
-    with sqlite3.connect(path) as source, sqlite3.connect(twin) as target:
-        source.backup(target)
+    filled(path := places.next(), size, "v3").close()  # two builds of SQLite in one process must not share a file
+    shutil.copy(path, twin := places.next())
+    session = opened(path)
     db = sqlite3.connect(twin, isolation_level=None)
     keys = iter(row[0] for row in rows(10))
     mine, base = in_turns(lambda: session.erase(Item, next(keys), "asked for", dry_run=False),
