@@ -17,7 +17,7 @@ from ontolake import urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Damage, Garbage, Ref
 from ontolake.history.names import MAIN
-from ontolake.sql import maintenance
+from ontolake.sql import descriptions, maintenance
 from ontolake.sql.cancellation import RunningStatements, Timeouts, settings_of
 from ontolake.sql.catalog.column_cache import default_room
 from ontolake.sql.catalog.records import SqlCatalog, Table
@@ -547,6 +547,7 @@ class Database(VersionedTables):
 
     copy_from = copying.copy_from
     copy_to = copying.copy_to
+    describe = descriptions.describe
 
     def find_table(self, table: str, catalog: SqlCatalog) -> Table:
         """The table of a catalog that a name, as SQL writes it, means here.
