@@ -3,11 +3,11 @@
 Formats are 0 for text and 1 for binary: none stands for text, one for all columns, else there is one a column.
 """
 
-from ontolake.server.pg.values.codecs import Codec, codec_for
+from ontolake.server.pg.values.codecs import WireCodec, codec_for
 from ontolake.server.pg.values.parameters import decode_parameter
 from ontolake.server.pg.values.rows import column_formats, encode_rows, result_columns, row_blocks, row_description
 
 __all__ = [
-    "Codec", "codec_for", "column_formats", "decode_parameter", "encode_rows", "result_columns",
+    "WireCodec", "codec_for", "column_formats", "decode_parameter", "encode_rows", "result_columns",
     "row_blocks", "row_description",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from ontolake.sql.types import Type
 from ontolake.sql.types.oids import type_modifier, type_oid, type_size
 
 
-class Codec(NamedTuple):
+class WireCodec(NamedTuple):
     """A type on the wire: its description, and how one stored form that is not NULL is written."""
 
     oid: int
@@ -21,11 +21,11 @@ class Codec(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def codec_for(type: Type) -> Codec:
+def codec_for(type: Type) -> WireCodec:
     """How values of a type are written."""
     text = type.text
 
     def as_text(stored: Any) -> bytes:
         return text(stored).encode()
 
-    return Codec(type_oid(type), type_size(type), type_modifier(type), as_text, as_text)
+    return WireCodec(type_oid(type), type_size(type), type_modifier(type), as_text, as_text)
