@@ -2,7 +2,8 @@
 
 `open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module.
 
-`database` runs statements and gives `results`; `naming` says what names mean; `types` are those of columns.
+`database` runs statements and gives `results`, `descriptions` says what they take and give; `naming` what
+names mean; `types` are those of columns.
 `sessions` gives each thread one of `transactions`, which has `connections`; `transaction_state` is what a transaction
 has done, `validation` whether it may commit, `writer_queue` who may write next, `cancellation` ends statements, and
 `failures` turns SQLite's errors into ours. `syntax/` is the text of statements, `catalog/` what tables there are,

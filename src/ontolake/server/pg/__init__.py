@@ -1,1 +1,4 @@
-"""PostgreSQL's protocol: what drivers, BI tools and psql speak with a store."""
+"""PostgreSQL's protocol, which drivers, BI tools and psql speak.
+
+`values` turns values into what stands in messages, and back.
+"""

@@ -1,5 +1,6 @@
 """Values on PostgreSQL's wire: rows of results as DataRow messages, their description, and parameters.
 
+`codecs` has what a type is on the wire, `rows` writes results, `parameters` reads what clients send.
 Formats are 0 for text and 1 for binary: none stands for text, one for all columns, else there is one a column.
 """
 
