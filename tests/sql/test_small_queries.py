@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,8 @@ import pytest
 
 from ontolake.sql import Database, SqlError, open_database
 from ontolake.sql.plan import execution, queries, small_queries
-from ontolake.sql.write import small_changes
+from ontolake.sql.syntax.statements import parse
+from ontolake.sql.write import dml, returning, small_changes
 
 ROUNDS = 150
 INTEGERS = [None, 0, 1, -1, 7, 2**31, 2**62, -(2**63), 2**63 - 1]
@@ -25,15 +26,16 @@ def filled() -> Iterator[Database]:
     rng = random.Random(5)
     with open_database(":memory:") as db:
         db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT, s TEXT, u TEXT, k BOOLEAN, i INTEGER, "
-                   "v VARCHAR(5), d DATE, n DECIMAL(9, 2), x DOUBLE PRECISION, z TIMESTAMP)")  # fmt: skip
+                   "v VARCHAR(5), d DATE, n DECIMAL(9, 2), x DOUBLE PRECISION, z TIMESTAMP, h SMALLINT)")  # fmt: skip
         db.execute("CREATE TABLE p (pid BIGINT PRIMARY KEY, w TEXT, q BIGINT)")
         for id in range(60):
-            db.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (
+            db.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (
                 id, rng.choice(INTEGERS), rng.choice(INTEGERS), rng.choice(TEXTS), rng.choice(TEXTS),
                 rng.choice([None, True, False]), rng.choice([None, 3, 2**31 - 1]), rng.choice([None, "v", "vv "]),
                 rng.choice([None, "2020-01-02", "2021-05-06"]), rng.choice([None, "1.50", "-3.25"]),
                 rng.choice([None, 0.5, -7.25, 1e300]),
-                rng.choice([None, "2020-01-02 03:04:05", "1999-12-31"])))  # fmt: skip
+                rng.choice([None, "2020-01-02 03:04:05", "1999-12-31"]),
+                rng.choice([None, 2, -9, 32767])))  # fmt: skip
         for id in (0, 1, 7, 20):
             db.execute("INSERT INTO p VALUES (?, ?, ?)", (id, rng.choice(TEXTS), rng.choice(INTEGERS)))
         yield db
@@ -70,7 +72,7 @@ class Generator:
 
     def integer(self, depth: int) -> str:
         if depth == 0 or self.rng.random() < 0.4:
-            found = self.rng.choice(["a", "b", "t.a", "id", "i", "a", ""])
+            found = self.rng.choice(["a", "b", "t.a", "id", "i", "h", "i", ""])
             return found or self.value([0, 1, -3, 2**40])
         return f"({self.integer(depth - 1)} {self.rng.choice('+-*')} {self.integer(depth - 1)})"
 
@@ -132,6 +134,8 @@ def executor_only() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_queries.SmallQuery, "run", lambda *given: None)
         patch.setattr(small_changes.ConflictChange, "rows", lambda *given: None)
+        patch.setattr(dml, "row_insert", lambda *given, **named: None)
+        patch.setattr(returning, "plain_columns", lambda *given: None)
         yield
 
 
@@ -177,6 +181,18 @@ CHANGES = [
     "UPDATE t SET i = i + 1 WHERE id = 5",
     "UPDATE t SET a = a + 9223372036854775807 WHERE id = 6",
     "UPDATE t SET id = id + 1000 WHERE id = 7",
+    "UPDATE t SET i = i + 3000000000 WHERE id = 5",
+    "UPDATE t SET i = h * 2, a = i - h WHERE id IN (5, 6)",
+    "UPDATE t SET h = h + h WHERE id IN (5, 6, 7, 8)",
+    "UPDATE t SET h = h + 1 WHERE id IN (5, 6)",
+    "UPDATE t SET i = i - 1, s = ?, n = 2.5, d = DATE '2020-02-03', a = DEFAULT WHERE id IN (5, 6)",
+    "UPDATE t SET s = 'long', i = i + 1, v = 'too long for it' WHERE id = 5",
+    "UPDATE t SET i = i + 1, z = '2020-01-01', id = 1005 WHERE id = 5",
+    "UPDATE t SET a = a * 2, s = 'x' WHERE id > 20",
+    "UPDATE t SET i = i - 1 WHERE id IN (5, 6) RETURNING i, id AS key, *",
+    "UPDATE t SET i = i - 1 WHERE id = 5 RETURNING i + 1",
+    "DELETE FROM t WHERE id IN (5, 6) RETURNING s, t.id",
+    "INSERT INTO t (id, s, d) VALUES (900, DEFAULT, '2020-02-03') RETURNING id, d, n",
     "INSERT INTO t (id, a, s) VALUES (8, 5, 'new') ON CONFLICT (id) DO UPDATE SET a = t.a + excluded.a, s = excluded.s",
     "INSERT INTO t (id, a) VALUES (9, 5) ON CONFLICT (id) DO UPDATE SET a = excluded.a WHERE t.k",
     "INSERT INTO t (id, n) VALUES (10, 2.5) ON CONFLICT (id) DO UPDATE SET n = excluded.n, x = t.x",
@@ -186,21 +202,24 @@ CHANGES = [
 
 @pytest.mark.parametrize("sql", CHANGES)
 def test_a_change_of_a_few_rows_is_the_same(filled: Database, sql: str) -> None:
-    params = [4] if "?" in sql else []
+    params: list[Any] = ["given" if "s = ?" in sql else 4] if "?" in sql else []
 
     def changed() -> Any:
         filled.execute("BEGIN")
         try:
-            status = filled.execute(sql, params).status
-            return status, sorted(filled.execute("SELECT * FROM t").fetchall(), key=repr)
+            found = filled.execute(sql, params)
+            types = [(name, str(type)) for name, type in found.description]
+            return found.status, types, found.fetchall(), sorted(filled.execute("SELECT * FROM t").fetchall(), key=repr)
         except SqlError as error:
             return error.sqlstate
         finally:
             filled.execute("ROLLBACK")
 
     first, again = changed(), changed()  # the second time it is prepared
+    parse.cache_clear()
     with executor_only():
         expected = changed()
+    parse.cache_clear()
     assert first == again == expected
 
 
@@ -218,6 +237,36 @@ def test_a_small_query_asks_no_executor(filled: Database, monkeypatch: pytest.Mo
     assert {id for (id,) in found} <= {1, 2, 3}
     with pytest.raises(AssertionError):
         filled.execute("SELECT sum(id) FROM t")
+
+
+def test_a_row_is_inserted_and_changed_without_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_database(":memory:") as db:
+        db.execute("CREATE TABLE t (id INTEGER GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, a SMALLINT, "
+                   "w TIMESTAMPTZ DEFAULT now(), s TEXT DEFAULT 'new'); CREATE TABLE log (id INTEGER, w TIMESTAMP)")
+        monkeypatch.setattr(execution, "run", lambda *given, **named: pytest.fail("the executor was asked"))
+        before = datetime.now(UTC)
+        inserted = db.execute("INSERT INTO t (a) VALUES ($1) RETURNING id, w, s", (5,)).fetchall()
+        after = datetime.now(UTC)
+        ((id, when, text),) = inserted
+        assert (id, text) == (1, "new")
+        assert before - timedelta(microseconds=1) <= when <= after
+        assert db.execute("UPDATE t SET a = a + a, s = $1 WHERE id = $2 RETURNING *", ("old", 1)).fetchall() == [
+            (1, 10, when, "old")]  # fmt: skip
+        with db.transaction():
+            db.execute("INSERT INTO log VALUES ($1, CURRENT_TIMESTAMP)", (1,))
+            db.execute("INSERT INTO log VALUES ($1, now())", (2,))
+        (first,), (second,) = db.execute("SELECT w FROM log").fetchall()
+        assert first == second, "the time of a transaction is when it began"
+
+
+def test_a_default_that_does_not_fit_is_refused_as_ever() -> None:
+    with open_database(":memory:") as db:
+        db.execute("CREATE TABLE t (a SMALLINT GENERATED BY DEFAULT AS IDENTITY (START WITH 32767) PRIMARY KEY, "
+                   "b DATE DEFAULT now())")
+        assert db.execute("INSERT INTO t DEFAULT VALUES RETURNING a, b = current_date").fetchall() == [(32767, True)]
+        with pytest.raises(SqlError) as caught:
+            db.execute("INSERT INTO t DEFAULT VALUES")
+        assert caught.value.sqlstate in ("22003", "2200H")
 
 
 COUNTS = ["", "WHERE id = 3", "WHERE id IN (3, 4, 4, 99)", "WHERE id > 10 AND id <= 40", "WHERE g = 3",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ class SqlTransaction:
         """The version that it writes at. A private one gets another when it commits."""
         self.snapshot = version - 1
         """The version that it reads, besides its own writes."""
+        self.moment = time.time_ns() // 1000
+        """When it began, in microseconds since 1970."""
         self.began_with = began_with
         """The version of the catalog before it."""
         self.touched: list[Sequence[bytes] | Strings] = []

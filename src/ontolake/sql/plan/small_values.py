@@ -19,7 +19,7 @@ from sqlglot import exp
 from ontolake.sql.errors import SqlError
 from ontolake.sql.plan.conditions import exact_form
 from ontolake.sql.syntax.statements import NotConstant, Parameters, constant, mark_place
-from ontolake.sql.types import BIGINT, BOOLEAN, TEXT, Kind, Stored, Type
+from ontolake.sql.types import BIGINT, BOOLEAN, INTEGER, SMALLINT, TEXT, Kind, Stored, Type
 
 Env = Sequence[Sequence[Stored]]
 """A row of each source, with its columns by id."""
@@ -60,7 +60,6 @@ _ORDERED: dict[int, frozenset[type]] = {
     Kind.DECIMAL: frozenset({int, Decimal, str}), Kind.DOUBLE: frozenset({int, float, Decimal, str}),
 }  # fmt: skip
 """Kinds whose stored forms have the order of their values, and what may stand for values in a statement."""
-_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def compiled(node: exp.Expr, resolve: Resolve) -> Compiled:
@@ -246,9 +245,12 @@ def _pattern(like: str) -> re.Pattern[str]:
 
 
 def _arithmetic(combine: Callable[[Any, Any], int], left: Compiled, right: Compiled) -> Compiled:
+    """Integers; a number in the statement is an INTEGER, as it is without a column beside it."""
     types = [each.type for each in (left, right) if each.type is not None]
-    if not types or not all(map(_is_integer, types)) or BIGINT not in types:
+    if not types or not all(map(_is_integer, types)):
         raise Unable
+    bits = max(type.bits for type in (*types, *([] if len(types) == 2 else [INTEGER])))
+    least, most = -(1 << bits - 1), (1 << bits - 1) - 1
     one, other = _as(int, left), _as(int, right)
 
     def run(env: Env, parameters: Parameters) -> int | None:
@@ -256,11 +258,11 @@ def _arithmetic(combine: Callable[[Any, Any], int], left: Compiled, right: Compi
         if a is None or b is None:
             return None
         found = combine(a, b)
-        if not _LEAST <= found <= _MOST or not _LEAST <= a <= _MOST or not _LEAST <= b <= _MOST:
+        if not least <= found <= most or not least <= a <= most or not least <= b <= most:
             raise Unable
         return found
 
-    return Compiled(BIGINT, run)
+    return Compiled(BIGINT if bits == 64 else INTEGER if bits == 32 else SMALLINT, run)
 
 
 def _truth(given: Compiled) -> Compiled:

@@ -6,6 +6,6 @@ entries, `defaults` has the expressions that the catalog keeps, `sequences` give
 checks references; `pending` is what a transaction still has to see to. `ddl` changes the catalog, with `alterations`,
 `constraints`, `index_builds`, `key_changes` and `type_changes` for tables that have rows already,
 `sequence_definitions`, `reference_definitions`, `enums`, `index_expressions`, `comments` and `table_likes`;
-`sorted_runs` is how an index is filled in the order of its keys, and `small_changes` works out a few rows.
-`view_definitions` keeps views, `query_tables` makes tables of queries.
+`sorted_runs` is how an index is filled in the order of its keys, `small_changes` and `row_inserts` work out a
+few rows. `view_definitions` keeps views, `query_tables` makes tables of queries.
 """

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -17,7 +18,7 @@ from ontolake.sql.errors import CheckError, DefinitionError, UnsupportedError
 from ontolake.sql.keyspace.vectors import stored_array, stored_list
 from ontolake.sql.plan import execution
 from ontolake.sql.syntax.statements import DIALECT, NotConstant, constant, name_of, parse_expression
-from ontolake.sql.types import Stored
+from ontolake.sql.types import Kind, Stored, Type
 
 if TYPE_CHECKING:
     from ontolake.sql.write.sequences import Numbers
@@ -31,15 +32,46 @@ def _constant(sql: str) -> tuple[bool, object]:
         return False, None
 
 
+@lru_cache(maxsize=1024)
+def _simple(sql: str) -> str | int | None:
+    """What a default is, if no executor is needed for it: the time, or the id of the sequence that it counts."""
+    tree = parse_expression(sql)
+    if is_now(tree):
+        return "now"
+    if isinstance(tree, exp.Anonymous) and _calls(tree) == [tree] and tree.expressions[0].is_int:
+        return int(tree.expressions[0].name)
+    return None
+
+
+def is_now(node: exp.Expr) -> bool:
+    """Whether an expression is the time at which the transaction began."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in _NOW and not node.expressions
+    return isinstance(node, exp.CurrentTimestamp) and not any(node.args.values())
+
+
+def moment_of(type: Type) -> Callable[[int], Stored] | None:
+    """Turns microseconds since 1970 into the stored form of a type; None if it is not one of moments."""
+    if type.kind == Kind.TIMESTAMP_US and not type.scale and type.item is None:
+        return lambda moment: moment
+    return None
+
+
 def value(column: ColumnMeta, numbers: Numbers | None = None) -> Stored:
     """What a column gets where no value is given. Raises `SqlError` if the default does not fit the column."""
     if column.hidden:
-        return row_ids(1)[0].as_py()  # type: ignore[no-any-return]
+        return next_row_id()
     if column.default_expr is None:
         return None
     known, found = _constant(column.default_expr)
     if known:
         return column.type.store(found)
+    simple = None if numbers is None else _simple(column.default_expr)
+    if numbers is not None and simple is not None:
+        if simple == "now" and (of := moment_of(column.type)) is not None:
+            return of(numbers.moment)
+        if column.type.kind == Kind.INT64 and simple != "now":
+            return column.type.store(int(numbers.take(int(simple), 1)[0]))
     return stored_list(column.type, _computed(column, 1, numbers))[0]
 
 
@@ -54,8 +86,12 @@ def values(column: ColumnMeta, count: int, numbers: Numbers | None = None) -> pa
         return row_ids(count)
     if not is_fixed(column):
         return _computed(column, count, numbers)
-    one = stored_array(column.type, [value(column)])
-    return pa.repeat(one[0], count) if one.null_count == 0 else pa.nulls(count, column.type.arrow)
+    return repeated(column, value(column), count)
+
+
+def repeated(column: ColumnMeta, stored: Stored, count: int) -> pa.Array:
+    """A column of so many times one value."""
+    return stored_array(column.type, [stored]).take(pa.array(np.zeros(count, np.int64)))
 
 
 def _computed(column: ColumnMeta, count: int, numbers: Numbers | None) -> pa.Array:
@@ -75,6 +111,9 @@ def _computed(column: ColumnMeta, count: int, numbers: Numbers | None) -> pa.Arr
 
 _VOLATILE = {"random", "nextval", "currval", "setval", "lastval", "now", "clock_timestamp", "statement_timestamp",
              "transaction_timestamp", "timeofday", "gen_random_uuid", "txid_current"}  # fmt: skip
+
+
+_NOW = {"now", "transaction_timestamp"}
 
 
 def is_volatile(tree: exp.Expr) -> bool:
@@ -116,13 +155,22 @@ _last = [0]
 _last_lock = threading.Lock()
 
 
-def row_ids(count: int) -> pa.Array:
-    """Keys for rows of a table that has no primary key: in the order of time, and never the same on two branches."""
+def _take_row_ids(count: int) -> int:
     with _last_lock:
         first = max(_last[0] + 1, time.time_ns())
         _last[0] = first + count
-    mark = secrets.token_hex(4)
+    return first
+
+
+def row_ids(count: int) -> pa.Array:
+    """Keys for rows of a table that has no primary key: in the order of time, and never the same on two branches."""
+    first, mark = _take_row_ids(count), secrets.token_hex(4)
     return pa.array([f"{first + n:016x}{mark}" for n in range(count)], pa.string())
+
+
+def next_row_id() -> str:
+    """One of `row_ids`."""
+    return f"{_take_row_ids(1):016x}{secrets.token_hex(4)}"
 
 
 # generated columns

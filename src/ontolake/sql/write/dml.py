@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -22,7 +21,7 @@ from ontolake.sql.errors import (
     UnsupportedError,
 )  # fmt: skip
 from ontolake.sql.keyspace import keys
-from ontolake.sql.keyspace.vectors import stored_array, stored_list
+from ontolake.sql.keyspace.vectors import stored_list
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.plan.queries import Find, QueryPlan
 from ontolake.sql.results import Result
@@ -34,7 +33,6 @@ from ontolake.sql.syntax.statements import (
     ParsedStatement,
     constant,
     given_value,
-    mark_place,
     name_of,
     position_of,
 )  # fmt: skip
@@ -42,7 +40,14 @@ from ontolake.sql.types import Kind, Stored
 from ontolake.sql.write import defaults, merge_statement, sequences, small_changes
 from ontolake.sql.write.arbiters import arbiters
 from ontolake.sql.write.assignments import check_qualified, is_default, is_given, singly
-from ontolake.sql.write.returning import ROWS, Returning, alias_of, columns_of_item
+from ontolake.sql.write.returning import (
+    ROWS,
+    Returning,
+    alias_of,
+    columns_of_item,
+    plain_result,
+)
+from ontolake.sql.write.row_inserts import RowInsert, row_insert
 from ontolake.sql.write.row_writer import RowWriter, Writer
 from ontolake.sql.write.rows import Rows, decoded, first_of_each, fitted, together, unique_prefix
 from ontolake.sql.write.sequences import Numbers
@@ -54,13 +59,6 @@ if TYPE_CHECKING:
 _DEFAULT = object()
 EXCLUDED = "excluded"
 """What ON CONFLICT calls the row that was to be inserted."""
-
-
-class _RowInsert(NamedTuple):
-    """An INSERT of one row of parameters: which of them each column of the table gets, None for its default."""
-
-    table: Table
-    cells: list[tuple[int | str | None, Callable[[Any], Stored], ColumnMeta]]
 
 
 class Changer:
@@ -88,7 +86,7 @@ class Changer:
     def insert(self, tree: exp.Insert) -> Result:
         """Run INSERT."""
         prepared = self._statement.prepared
-        if prepared is not None and prepared[0] == self._where:
+        if prepared is not None and prepared[0] == self._where and isinstance(prepared[1], RowInsert):
             return self._insert_row(prepared[1])
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         table, _ = self._find(target)
@@ -98,8 +96,9 @@ class Changer:
             raise DefinitionError("a column is given twice", sqlstate="42701")
         source = tree.expression
         self._override(columns, tree.meta.get(OVERRIDING), source)
-        if (insert := self._prepare(table, columns, tree, explicit=bool(names))) is not None:
-            self._statement.prepared = (self._where, insert)
+        if (insert := row_insert(table, columns, tree, explicit=bool(names))) is not None:
+            if tree is self._statement.tree:
+                self._statement.prepared = (self._where, insert)
             return self._insert_row(insert)
         if tree.args.get("default"):
             new = Rows(table, tuples=[self._filled(table, [], [])])
@@ -137,28 +136,11 @@ class Changer:
             if given:
                 defaults.check_given(column)
 
-    def _prepare(
-        self, table: Table, columns: Sequence[ColumnMeta], tree: exp.Insert, *, explicit: bool
-    ) -> _RowInsert | None:
-        """An INSERT of a row of parameters, which is likely to come again; None for any other."""
-        source = tree.expression
-        if not isinstance(source, exp.Values) or tree.args.get("conflict") or tree.args.get("returning"):
-            return None
-        nodes = source.expressions[0].expressions if isinstance(source.expressions[0], exp.Tuple) else []
-        if len(source.expressions) > 1 or not nodes or not all(isinstance(node, exp.Placeholder) for node in nodes):
-            return None
-        self._check_width(columns, len(nodes), explicit)
-        places = {column.column_id: mark_place(node) for column, node in zip(columns, nodes, strict=False)}
-        cells = [(places.get(column.column_id), column.type.store, column) for column in table.columns]
-        return _RowInsert(table, cells)
-
-    def _insert_row(self, insert: _RowInsert) -> Result:
-        parameters: Any = self._parameters
-        row = [defaults.value(column, self._numbers) if place is None else store(parameters[place])
-               for place, store, column in insert.cells]  # fmt: skip
-        new = Rows(insert.table, tuples=[row])
+    def _insert_row(self, insert: RowInsert) -> Result:
+        new = Rows(insert.table, tuples=[insert.row(self._parameters, self._numbers)])
         self._writer.insert(new)
-        return Result("INSERT 1", 1)
+        return Result("INSERT 1", 1) if insert.returned is None else \
+            plain_result("INSERT", new, *insert.returned)  # fmt: skip
 
     def _values(self, table: Table, columns: Sequence[ColumnMeta], source: exp.Values, *, explicit: bool) -> Rows:
         given: list[list[Any]] = []
@@ -307,8 +289,7 @@ class Changer:
         numbers = pa.array(range(len(old)), pa.int64())
         rows = {"old$": old.arrow().append_column("n$", numbers), "new$": given.arrow().append_column("n$", numbers)}
         outputs: list[exp.Expr] = [qualified(alias, column.name, f"o{n}") for n, column in enumerate(table.columns)]
-        outputs += [exp.alias_(exp.Null() if node is None else node.copy(), f"n{n}")
-                    for n, (_, node) in enumerate(assigned)]  # fmt: skip
+        outputs += [exp.alias_(node.copy(), f"n{n}") for n, node in enumerate(small_changes.computed(assigned))]
         query = (exp.Select(expressions=outputs).from_(aliased("old$", alias))
                  .join(aliased("new$", EXCLUDED), join_type="inner",
                        on=exp.EQ(this=qualified(alias, "n$"), expression=qualified(EXCLUDED, "n$")))
@@ -323,19 +304,19 @@ class Changer:
 
     def update(self, tree: exp.Update) -> Result:
         """Run UPDATE."""
-        table, assigned, same = self._statement.once(self._where, tree, "update", lambda: self._described(tree))
+        table, assigned, values, same = self._statement.once(
+            self._where, tree, "update", lambda: self._described(tree))
         others = joined(tree.args.get("from_"))
         returning = self._returning(tree, table, tree.this, others)
-        values = [] if same else [node for _, node in assigned]
         found = self._matching(tree, table, [*values, *(returning.extra if returning else ())], others)
         alone = not others and not (returning and returning.extra)
         if same and alone and found.stored() is not None:
             done = self._write_given(table, self._old(table, found), assigned)
             return self._returned("UPDATE", table, done, returning, ())
-        if not same and not others and returning is None \
-                and (few := small_changes.changed_rows(table, assigned, found)) is not None:  # fmt: skip
+        if not same and alone and (
+                few := small_changes.changed_rows(table, assigned, found, self._fixed_value)) is not None:  # fmt: skip
             self._writer.update(*few)
-            return self._returned("UPDATE", table, few[1], None, ())
+            return self._returned("UPDATE", table, few[1], returning, ())
         arrow, width = found.typed(), len(table.columns)
         if others:
             arrow = first_of_each(table, arrow)
@@ -344,12 +325,14 @@ class Changer:
             self._write_changed(table, old, assigned, arrow, width)
         return self._returned("UPDATE", table, done, returning, arrow.columns[width + len(values) :])
 
-    def _described(self, tree: exp.Update) -> tuple[Table, list[tuple[ColumnMeta, exp.Expr | None]], bool]:
-        """The table of an UPDATE, what columns become, and whether that is the same for all rows."""
+    def _described(
+        self, tree: exp.Update
+    ) -> tuple[Table, list[tuple[ColumnMeta, exp.Expr | None]], list[exp.Expr], bool]:
+        """The table of an UPDATE, what columns become, the values that depend on the row, and whether none does."""
         table, _ = self._find(tree.this)
         assigned = self._assignments(table, tree.expressions)
-        return table, assigned, all(defaults.is_fixed(column) if node is None else is_given(node)
-                                    for column, node in assigned)  # fmt: skip
+        same = all(defaults.is_fixed(column) if node is None else is_given(node) for column, node in assigned)
+        return table, assigned, small_changes.computed(assigned), same
 
     def delete(self, tree: exp.Delete) -> Result:
         """Run DELETE."""
@@ -452,12 +435,9 @@ class Changer:
         self, table: Table, old: Rows, assigned: Sequence[tuple[ColumnMeta, exp.Expr | None]]
     ) -> Rows:
         """Change rows to values that are the same for all of them."""
-        given = {column.column_id: defaults.value(column, self._numbers) if node is None
-                 else column.type.store(self._constant(node))
-                 for column, node in assigned}  # fmt: skip
+        given = {column.column_id: self._fixed_value(column, node) for column, node in assigned}
         if not old.few:
-            same = pa.array(np.zeros(len(old), np.int64))
-            values = {id: stored_array(table.by_id[id].type, [value]).take(same) for id, value in given.items()}
+            values = {id: defaults.repeated(table.by_id[id], value, len(old)) for id, value in given.items()}
             new = self._with_values(table, old, values)
             self._writer.update(old, new)
             return new
@@ -466,14 +446,20 @@ class Changer:
         self._writer.update(old, new)
         return new
 
+    def _fixed_value(self, column: ColumnMeta, node: exp.Expr | None) -> Stored:
+        """What a column becomes if that does not depend on the row; without a node it is its default."""
+        return defaults.value(column, self._numbers) if node is None else column.type.store(self._constant(node))
+
     def _write_changed(
         self, table: Table, old: Rows, assigned: Sequence[tuple[ColumnMeta, exp.Expr | None]], found: pa.Table,
         skip: int,
     ) -> Rows:  # fmt: skip
-        """Change rows to values that were worked out for each."""
+        """Change rows to values of which those that depend on the row were worked out."""
+        columns = iter(found.columns[skip:])
         values = {column.column_id: defaults.values(column, len(old), self._numbers) if node is None else
-                  coerced(column, found.column(skip + n), lenient=is_given(node))
-                  for n, (column, node) in enumerate(assigned)}  # fmt: skip
+                  defaults.repeated(column, self._fixed_value(column, node), len(old)) if is_given(node) else
+                  coerced(column, next(columns))
+                  for column, node in assigned}  # fmt: skip
         new = self._with_values(table, old, values)
         self._writer.update(old, new)
         return new
@@ -569,5 +555,7 @@ class Changer:
         status = f"{verb} {len(done)}"
         if returning is None:
             return Result(status, len(done))
+        if done.few and not extra and returning.plain is not None:
+            return plain_result(verb, done, *returning.plain)
         found = self._query(returning.query(), {ROWS: returning.rows(done.arrow(), extra)})
         return Result(status, len(done), table=found.typed().rename_columns(returning.names))

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from ontolake.sql.catalog.records import Table
+from ontolake.sql.catalog.records import ColumnMeta, Table
 from ontolake.sql.errors import UnknownNameError, UnsupportedError, nearest
 from ontolake.sql.executor.names import output_name
 from ontolake.sql.plan.queries import Find, output_names
+from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import DIALECT, ParsedStatement, name_of, position_of
+from ontolake.sql.write.rows import Rows
 from ontolake.sql.write.trees import ctes_of
 
 ROWS = "returned$"
@@ -42,6 +44,8 @@ class Returning:
                 self.names.append(output_name(node))
                 self._outputs.append(node.unalias().copy())
         self._outputs = [node.transform(self._placed) for node in self._outputs]
+        self.plain = None if others else plain_columns(clause, table, target)
+        """The columns of the table that are all it gives, with their names, if it is that simple."""
 
     def _add_all(self, alias: str) -> None:
         other = self._others.get(alias)
@@ -81,6 +85,35 @@ class Returning:
         for n, column in enumerate(extra):
             written = written.append_column(f"x${n}", column)
         return written
+
+
+def plain_columns(
+    clause: exp.Returning, table: Table, target: exp.Expr
+) -> tuple[list[ColumnMeta], list[str]] | None:
+    """The columns of a table that a RETURNING gives, with their names; None if it gives anything else."""
+    alias = alias_of(target.this if isinstance(target, exp.Schema) else target) or table.name
+    columns: list[ColumnMeta] = []
+    names: list[str] = []
+    for node in clause.expressions:
+        inner = node.this if isinstance(node, exp.Alias) else node
+        if isinstance(inner, exp.Star) and not any(inner.args.values()):
+            columns += table.visible
+            names += [column.name for column in table.visible]
+            continue
+        if not isinstance(inner, exp.Column) or name_of(inner.args.get("table")) not in ("", alias) \
+                or (column := table.by_name.get(name_of(inner.this))) is None or column.hidden:  # fmt: skip
+            return None
+        columns.append(column)
+        names.append(output_name(node))
+    return columns, names
+
+
+def plain_result(verb: str, done: Rows, columns: Sequence[ColumnMeta], names: Sequence[str]) -> Result:
+    """What a statement gives back that has written a few rows: these columns of them."""
+    places = [done.table.place[column.column_id] for column in columns]
+    stored = [[row[n] for n in places] for row in done.tuples]
+    return Result(f"{verb} {len(done)}", len(done), columns=names, types=[column.type for column in columns],
+                  stored=stored)  # fmt: skip
 
 
 def alias_of(node: exp.Expr) -> str:

@@ -74,6 +74,11 @@ class Numbers:
         self._database, self._schema = database, schema
 
     @property
+    def moment(self) -> int:
+        """When the transaction began, in microseconds since 1970."""
+        return self._transaction.moment
+
+    @property
     def _catalog(self) -> SqlCatalog:
         return self._session.fresh_catalog(self._transaction)
 

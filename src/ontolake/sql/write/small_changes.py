@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -13,28 +13,46 @@ from ontolake.sql.plan.small_queries import FEW
 from ontolake.sql.plan.small_values import Run, Unable, compiled
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters
-from ontolake.sql.types import BIGINT, BOOLEAN, TEXT, Stored, Type
+from ontolake.sql.types import BIGINT, BOOLEAN, INTEGER, SMALLINT, TEXT, Stored, Type
+from ontolake.sql.write import defaults
+from ontolake.sql.write.assignments import is_given
 from ontolake.sql.write.rows import Rows
 
 Assigned = Sequence[tuple[ColumnMeta, "exp.Expr | None"]]
-_SAME = (BIGINT, TEXT, BOOLEAN)
+Values = Callable[[ColumnMeta, "exp.Expr | None"], Stored]
+"""Gives the stored value of a column that is the same for all rows."""
+_SAME = (BIGINT, TEXT, BOOLEAN, SMALLINT, INTEGER)
 """Types of which a value needs nothing more to be one of a column of that type."""
 
 
-def changed_rows(table: Table, assigned: Assigned, found: Result) -> tuple[Rows, Rows] | None:
-    """Rows before and after an UPDATE, of the answer of its query: old columns, then new values.
+def computed(assigned: Assigned) -> list[exp.Expr]:
+    """The values that depend on the row that they are set in."""
+    return [node for _, node in assigned if node is not None and not is_given(node)]
 
-    None unless the rows are few and the values are of the types of the columns.
+
+def changed_rows(table: Table, assigned: Assigned, found: Result, value: Values) -> tuple[Rows, Rows] | None:
+    """Rows before and after an UPDATE, of the answer of its query: old columns, then values that depend on the row.
+
+    None unless the rows are few and those values are of the types of the columns.
     """
     stored, width = found.stored(), len(table.columns)
-    if stored is None or any(node is None for _, node in assigned):
+    if stored is None or any(node is None and not defaults.is_fixed(column) for column, node in assigned):
         return None
-    types = found.types[width : width + len(assigned)]
-    if any(column.type not in _SAME or type != column.type for (column, _), type in zip(assigned, types, strict=True)):
-        return None
+    places: list[int] = []
+    same: list[tuple[int, Stored]] = []
+    for column, node in assigned:
+        place = table.place[column.column_id]
+        if node is None or is_given(node):
+            same.append((place, value(column, node)))
+        elif column.type not in _SAME or found.types[width + len(places)] != column.type:
+            return None
+        else:
+            places.append(place)
     old = [list(row[:width]) for row in stored]
-    places = [table.place[column.column_id] for column, _ in assigned]
-    return Rows(table, tuples=old), _with_values(table, old, places, [row[width:] for row in stored])
+    given = [each for _, each in same]
+    places += [place for place, _ in same]
+    return Rows(table, tuples=old), _with_values(table, old, places, [
+        [*row[width : width + len(places) - len(given)], *given] for row in stored])
 
 
 def _with_values(
