@@ -4,9 +4,10 @@
 
 `database` runs statements and gives `results`, `descriptions` says what they take and give; `naming` what
 names mean; `types` are those of columns.
-`sessions` gives each thread one of `transactions`, which has `connections`; `transaction_state` is what a transaction
-has done, `validation` whether it may commit, `writer_queue` who may write next, `cancellation` ends statements, and
-`failures` turns SQLite's errors into ours. `syntax/` is the text of statements, `catalog/` what tables there are,
+`sessions` gives each thread one of `transactions`, which has `connections`; a `sql_connection` (by `connecting`) has
+one of its own and belongs to no thread; `transaction_state` is what a transaction has done, `validation` whether it may
+commit, `writer_queue` who may write next, `cancellation` ends statements, and `failures` turns SQLite's errors into
+ours. `syntax/` is the text of statements, `catalog/` what tables there are,
 `plan/` queries, `executor/` what DuckDB does for them, `write/` changes, `copy/` files, `commands/` what belongs to a
 session, `keyspace/` where rows live, `history/` branches, merges and the past. `maintenance` checks and removes,
 `errors` is what can go wrong. `store`, `parallel` and `splits` are for `ontolake.stores` and workers, `conformance`
@@ -36,6 +37,7 @@ with needs("sql", "ontolake.sql"):
         UnsupportedError,
     )
     from ontolake.sql.results import Result
+    from ontolake.sql.sql_connection import SqlConnection
 
 ConstraintError = ConstraintViolation
 """The name that `ConstraintViolation` had before; that of graphs is another class."""
@@ -53,6 +55,7 @@ __all__ = [
     "NotNullError",
     "Result",
     "SerializationError",
+    "SqlConnection",
     "SqlError",
     "SqlSyntaxError",
     "TransactionError",

@@ -42,19 +42,26 @@ def settings_of(timeouts: Timeouts) -> dict[str, str]:
 class RunningStatement:
     """A statement that a thread is running."""
 
-    def __init__(self, lock_timeout: float | None) -> None:
+    def __init__(self, lock_timeout: float | None, owner: object) -> None:
         self.thread = threading.get_ident()
         self.lock_timeout = lock_timeout
+        self.owner = owner
+        """The database or connection that runs it."""
         self.reason: str | None = None
         """Why it has to end."""
         self.is_ended = False
 
     def cancel(self, reason: str) -> None:
         """Make the statement end, and wait until it has."""
-        self.reason = self.reason or reason
-        while not self.is_ended:
-            connections.interrupt(self.thread)
+        while self.tell(reason):
             time.sleep(_EVERY)
+
+    def tell(self, reason: str) -> bool:
+        """Tell the statement to end. Returns whether it goes on; then tell it again in a moment."""
+        self.reason = self.reason or reason
+        if not self.is_ended:
+            connections.interrupt(self.thread)
+        return not self.is_ended
 
     def check(self) -> None:
         """Raise `SqlError` (57014) if the statement has to end."""
@@ -87,9 +94,9 @@ class RunningStatements:
         self._all: dict[int, RunningStatement] = {}
 
     @contextmanager
-    def run(self, timeout: float | None, lock_timeout: float | None) -> Iterator[None]:
-        """Run a statement that can be canceled, and is if it takes longer than `timeout` seconds."""
-        statement = RunningStatement(lock_timeout)
+    def run(self, timeout: float | None, lock_timeout: float | None, owner: object = None) -> Iterator[None]:
+        """Run a statement of `owner` that can be canceled, and is if it takes longer than `timeout` seconds."""
+        statement = RunningStatement(lock_timeout, owner)
         timer = None if timeout is None else threading.Timer(timeout, statement.cancel, (TIMED_OUT,))
         self._all[statement.thread] = _running.statement = statement
         try:
@@ -112,6 +119,10 @@ class RunningStatements:
     def is_running(self) -> bool:
         """Whether this thread runs one already."""
         return _running.statement is not None
+
+    def of(self, owner: object) -> list[RunningStatement]:
+        """What is running for a database or connection."""
+        return [each for each in list(self._all.values()) if each.owner is owner]
 
     def cancel(self, thread: int | None) -> int:
         """Cancel what other threads are running, or one of them. Returns how many statements that were."""

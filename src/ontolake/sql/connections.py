@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Protocol
 
 import apsw
 
@@ -19,6 +19,18 @@ from ontolake.sql.keyspace.ranges import RangeKeyspace, Routed, RoutedRange
 from ontolake.sql.transaction_state import SqlTransaction
 
 WRITE = "BEGIN IMMEDIATE"
+
+
+class SessionLock(Protocol):
+    """What lets one thread use a session, as often as it asks."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(self, *raised: Any) -> None: ...
 
 
 class SessionConnections:
@@ -48,7 +60,7 @@ class SessionConnections:
         self.parts: dict[str, RangeKeyspace] = {}
         """The databases that hold ranges of their own, by URL."""
         self._routing: list[RoutedRange] = []
-        self.lock: threading.RLock = threading.RLock()
+        self.lock: SessionLock = threading.RLock()
         self.closed = False
         self._is_current = False
         """Whether the database is known to have the newest layout."""

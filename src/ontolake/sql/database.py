@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
@@ -17,23 +15,23 @@ from ontolake import urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Damage, Garbage, Ref
 from ontolake.history.names import MAIN
-from ontolake.sql import descriptions, maintenance
+from ontolake.sql import connecting, descriptions, maintenance
 from ontolake.sql.cancellation import RunningStatements, Timeouts, settings_of
 from ontolake.sql.catalog.column_cache import default_room
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.commands import explanation
-from ontolake.sql.commands.session import SessionCommands
+from ontolake.sql.commands.session import KeptCommands, SessionCommands, ThreadKeptCommands
 from ontolake.sql.copy import verbs as copying
-from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError, UnsupportedError
+from ontolake.sql.errors import SqlError, SqlSyntaxError, TransactionError, UnknownNameError
 from ontolake.sql.history import procedures
 from ontolake.sql.history.conflict_table import ConflictTable, is_target
 from ontolake.sql.history.table_functions import HistoricalQuery, is_historical
 from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
 from ontolake.sql.naming import StatementNames, table_node
-from ontolake.sql.plan.queries import BY_KEYS, QueryPlan
+from ontolake.sql.plan.queries import QueryPlan
 from ontolake.sql.results import Result
-from ontolake.sql.sessions import Sessions
+from ontolake.sql.sessions import SessionPool, Sessions, ThreadHeldSession
 from ontolake.sql.syntax.statements import (
     Parameters,
     ParsedStatement,
@@ -93,12 +91,6 @@ class HandleOptions(NamedTuple):
     settings: dict[str, str]
 
 
-class _Commands(threading.local):
-    """What belongs to the session of a thread."""
-
-    commands: SessionCommands | None = None
-
-
 class Database(VersionedTables):
     """Open SQL tables. Threads may share them, each with a transaction of its own. Close it, or use it in a `with`
     block."""
@@ -120,7 +112,7 @@ class Database(VersionedTables):
         super().__init__(url, branch, self._opened(url, branch, takeover=takeover))
         self.database = database
         self._path: tuple[str, ...] = (schema,)
-        self._kept = _Commands()
+        self._kept: KeptCommands = ThreadKeptCommands()
         self.conflicts = ConflictTable(self)
         """What a `CALL onto_merge` on the branch left open: the table `onto_conflicts`."""
         if not readonly:
@@ -132,8 +124,9 @@ class Database(VersionedTables):
         first = SqlSession(url, branch=branch, **options)
         first.fails_on_error = self._on_error == ON_ERROR[0]
         alone = urls.parse(url).path == ":memory:"
-        return Sessions(first, None if alone else lambda: SqlSession(url, branch=branch, **self._options,
-                                                                     like=first))  # fmt: skip
+        pool = SessionPool(first, None if alone else lambda: SqlSession(url, branch=branch, **self._options,
+                                                                        like=first))  # fmt: skip
+        return Sessions(pool, ThreadHeldSession())
 
     @property
     def ranges(self) -> KeyRanges:
@@ -273,6 +266,8 @@ class Database(VersionedTables):
                 self._commands.ended(committed=committed)
         return committed
 
+    connect = connecting.connect
+
     def cancel(self, thread: int | None = None) -> int:
         """Cancel the statements that other threads are running here, or the one of a thread, by its ident. They raise
         `SqlError` (57014) and are undone. Returns how many there were, when they have ended."""
@@ -293,7 +288,7 @@ class Database(VersionedTables):
                 return found
         if not self.running.is_running():
             settings = self._commands.settings
-            with self.running.run(settings.seconds("statement_timeout"), settings.seconds("lock_timeout")):
+            with self.running.run(settings.seconds("statement_timeout"), settings.seconds("lock_timeout"), self):
                 return self._in_turn(statement, params, as_of)
         return self._in_turn(statement, params, as_of)
 
@@ -453,32 +448,7 @@ class Database(VersionedTables):
                                sqlstate="22023", hint="open the branch that has it, or use at()")
         return self._session.check_version(node[1])
 
-    def _explain(
-        self, statement: ParsedStatement, params: Parameters, options: Mapping[str, Any], as_of: Version | None
-    ) -> list[str]:
-        if statement.kind == "explain":
-            assert statement.inner is not None
-            options, statement = {**options, **statement.options}, statement.inner
-        if statement.kind == "execute":
-            statement, params = self._commands.bound(statement, params)
-        statement.check_parameters(params)
-        if statement.kind != "select":
-            raise UnsupportedError(f"EXPLAIN of {statement.kind.upper()} is not supported", hint="explain a SELECT")
-        with self._session.reading():
-            plan = self._plan(statement, None if as_of is None else self._version(as_of))
-            lines = plan.explain(self._session, params)
-            count = took = None
-            if options.get("analyze"):
-                begun = time.perf_counter()
-                count = plan.run(self._session, params, keep=True).count
-                took = (time.perf_counter() - begun) * 1000
-            if options.get("format") == "json":
-                paths = plan.paths(self._session, params)
-                rest = [] if lines[-1] == BY_KEYS else lines[len(paths) :]
-                return [explanation.as_json(paths, rest, count, took)]
-            if took is not None:
-                lines.append(f"{count} row{'' if count == 1 else 's'} in {took:.2f} ms")
-        return lines
+    _explain = explanation.explained
 
     def _define(self, statement: ParsedStatement, params: Parameters) -> Result:
         tree = statement.tree

@@ -1,8 +1,9 @@
 """The sessions of an open database: one that is always there, and further ones for threads that meet it busy.
 
 A statement takes the first session that is free. A transaction that BEGIN opens keeps one of its own until it ends, and
-belongs to the thread that began it. Statements that write take turns (`writer_queue`); a thread whose turn comes while
-a batch is open writes on the session of the batch, and all of them are committed together.
+belongs to the thread that began it, or to a connection, which may go from thread to thread. Statements that write take
+turns (`writer_queue`); a thread whose turn comes while a batch is open writes on the session of the batch, and all of
+them are committed together.
 """
 
 from __future__ import annotations
@@ -20,39 +21,33 @@ if TYPE_CHECKING:
     from ontolake.sql.transactions import SqlSession
 
 
-class _Held(threading.local):
-    """The session that a thread uses now."""
+class HeldSession:
+    """The session that a connection uses now."""
 
     session: SqlSession | None = None
     binding: _Binding | None = None
 
 
-class Sessions:
-    """The sessions of a database on one branch."""
+class ThreadHeldSession(threading.local, HeldSession):
+    """The session that a thread uses now."""
+
+
+class SessionPool:
+    """The sessions of a database on one branch, for whoever needs one."""
 
     def __init__(self, first: SqlSession, opened: Callable[[], SqlSession] | None) -> None:
         """`opened` gives further sessions; None where there can be one alone, as in `:memory:`."""
         self.first = first
         self.first.group = self
         self._opened = opened
-        self.held = _Held()
+        self.is_alone = opened is None
+        """Whether there is one session for all threads, so that a transaction keeps the others waiting."""
+        self._writing = ThreadHeldSession()
         self._mutex = threading.Lock()
         self._idle: list[SqlSession] = []
         self._others: list[SqlSession] = []
         self.batch: CommitBatch | None = None
         self.closed = False
-
-    @property
-    def current(self) -> SqlSession:
-        """The session that statements of this thread run on."""
-        return self.held.session or self.first
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether there is one session for all threads, so that a transaction keeps the others waiting."""
-        return self._opened is None
-
-    # taking sessions
 
     def take(self) -> SqlSession:
         """A session that nobody uses, locked. `give_back` returns it."""
@@ -64,9 +59,9 @@ class Sessions:
             if first.batch is None:
                 return first
             first.lock.release()
-        return self._another()
+        return self.another()
 
-    def _another(self) -> SqlSession:
+    def another(self) -> SqlSession:
         """A session besides the first one, locked."""
         assert self._opened is not None
         with self._mutex:
@@ -95,61 +90,19 @@ class Sessions:
             with self._mutex:
                 self._idle.append(session)
 
-    def leased(self) -> SessionLease:
-        """A session for one statement of this thread, in a `with` block."""
-        return SessionLease(self, self.held)
-
-    def turn(self, prefer: SqlSession | None = None) -> Turn:
-        """The turn to write, for one transaction of this thread, in a `with` block. When it ends, that is durable.
-
-        `prefer` is the session to write on, if no batch is open.
-        """
-        return Turn(self, self.held, prefer)
+    def turn(self, prefer: SqlSession) -> Turn:
+        """The turn to write what a transaction has done, in a `with` block; on its session, if no batch is open."""
+        return Turn(self, self._writing, prefer)
 
     def give_up_turn(self) -> None:
         """End a turn that has come to a thread that does not want it any more, and the batch that is open."""
         if self.batch is not None:
             self.batch.session.lock.acquire()
-        Turn(self, self.held, None).end(self.batch)
-
-    # transactions
-
-    def begin(self, *, reads: bool = False) -> None:
-        """Open a transaction of this thread. Raises `TransactionError` if it has one."""
-        if self._opened is None:
-            self.first.begin(reads=reads)
-            return
-        if self.current.transaction is not None:
-            raise TransactionError("there is a transaction in progress", sqlstate="25001", hint="COMMIT it first")
-        session = self._another()
-        try:
-            session.begin(reads=reads, private=True)
-        except BaseException:
-            self.give_back(session)
-            raise
-        session.lock.release()
-        self.held.session, self.held.binding = session, _Binding(self, session)
-
-    def commit(self) -> int | None:
-        """End the transaction of this thread and keep what it did. Returns its version; see `SqlSession.commit`."""
-        return self._ended(self.current.commit)
-
-    def rollback(self) -> None:
-        """End the transaction of this thread and forget what it did."""
-        self._ended(self.current.rollback)
-
-    def _ended(self, end: Callable[[], int | None]) -> int | None:
-        binding = self.held.binding
-        try:
-            return end()
-        finally:
-            if binding is not None:
-                self.held.session = self.held.binding = None
-                binding.end()
+        Turn(self, self._writing, None).end(self.batch)
 
     def next_id(self, counter: str) -> int:
         """A number that no other object of a kind ever has, even if the transaction that asks is rolled back."""
-        session = self._another()
+        session = self.another()
         try:
             with session.writing(""):
                 number = session.next_id(counter)
@@ -169,10 +122,78 @@ class Sessions:
             session.close()
 
 
+class Sessions:
+    """The sessions of a database as those see them that share `held`: each thread, or one connection."""
+
+    def __init__(self, pool: SessionPool, held: HeldSession, *, owns_pool: bool = True) -> None:
+        self.pool = pool
+        self.first = pool.first
+        self.held = held
+        self.is_alone = pool.is_alone
+        self._owns_pool = owns_pool
+
+    @property
+    def current(self) -> SqlSession:
+        """The session that statements run on."""
+        return self.held.session or self.first
+
+    def connected(self, *, owns_pool: bool = False) -> Sessions:
+        """The same sessions for a connection of its own."""
+        return Sessions(self.pool, HeldSession(), owns_pool=owns_pool)
+
+    def leased(self) -> SessionLease:
+        """A session for one statement, in a `with` block."""
+        return SessionLease(self.pool, self.held)
+
+    def turn(self) -> Turn:
+        """The turn to write, for one transaction, in a `with` block. When it ends, that is durable."""
+        return Turn(self.pool, self.held, None)
+
+    def begin(self, *, reads: bool = False) -> None:
+        """Open a transaction. Raises `TransactionError` if there is one."""
+        if self.is_alone:
+            self.first.begin(reads=reads)
+            return
+        if self.current.transaction is not None:
+            raise TransactionError("there is a transaction in progress", sqlstate="25001", hint="COMMIT it first")
+        session = self.pool.another()
+        try:
+            session.begin(reads=reads, private=True)
+        except BaseException:
+            self.pool.give_back(session)
+            raise
+        session.lock.release()
+        self.held.session, self.held.binding = session, _Binding(self.pool, session)
+
+    def commit(self) -> int | None:
+        """End the transaction and keep what it did. Returns its version; see `SqlSession.commit`."""
+        return self._ended(self.current.commit)
+
+    def rollback(self) -> None:
+        """End the transaction and forget what it did."""
+        self._ended(self.current.rollback)
+
+    def _ended(self, end: Callable[[], int | None]) -> int | None:
+        binding = self.held.binding
+        try:
+            return end()
+        finally:
+            if binding is not None:
+                self.held.session = self.held.binding = None
+                binding.end()
+
+    def close(self) -> None:
+        """Roll back what is open, and close the sessions unless others have them."""
+        if self._owns_pool:
+            self.pool.close()
+        elif not self.current.closed and self.held.binding is not None:
+            self.rollback()
+
+
 class _Binding:
     """Gives the session of a transaction back when that ends, or its thread does."""
 
-    def __init__(self, sessions: Sessions, session: SqlSession) -> None:
+    def __init__(self, sessions: SessionPool, session: SqlSession) -> None:
         self._sessions = sessions
         self._session: SqlSession | None = session
 
@@ -195,7 +216,7 @@ class SessionLease:
 
     __slots__ = ("_held", "_session", "_sessions")
 
-    def __init__(self, sessions: Sessions, held: _Held) -> None:
+    def __init__(self, sessions: SessionPool, held: HeldSession) -> None:
         self._sessions, self._held = sessions, held
 
     def __enter__(self) -> SqlSession:
@@ -219,15 +240,15 @@ class Turn:
 
     __slots__ = ("_before", "_held", "_prefer", "_session", "_sessions")
 
-    def __init__(self, sessions: Sessions, held: _Held, prefer: SqlSession | None) -> None:
+    def __init__(self, sessions: SessionPool, held: HeldSession, prefer: SqlSession | None) -> None:
         self._sessions, self._held, self._prefer = sessions, held, prefer
 
     def __enter__(self) -> SqlSession:
         sessions, held = self._sessions, self._held
         before = self._before = held.session
-        if (before is not None and self._prefer is None) or sessions._opened is None:
+        if (before is not None and self._prefer is None) or sessions.is_alone:
             self._session: SqlSession | None = None
-            return sessions.current
+            return before or sessions.first
         first = sessions.first
         first.queue.enter(sessions)
         batch = sessions.batch

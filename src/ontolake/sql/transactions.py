@@ -35,7 +35,7 @@ from ontolake.sql.write.pending import SequenceMemory, TransactionMark
 from ontolake.sql.writer_queue import CommitBatch, WriterQueue, queue_of
 
 if TYPE_CHECKING:
-    from ontolake.sql.sessions import Sessions
+    from ontolake.sql.sessions import SessionPool
 
 __all__ = ["SqlSession", "SqlTransaction"]
 
@@ -45,6 +45,17 @@ _LINE_BITS = 40
 _NO_COLUMNS = ColumnCache(0)
 _notes = threading.local()
 """The message and author of what a thread is writing."""
+
+
+@contextmanager
+def written_by(author: str | None) -> Iterator[None]:
+    """What is written in the block is by this author, unless another is noted."""
+    message, noted = before = getattr(_notes, "note", (None, None))
+    _notes.note = (message, author if noted is None else noted)
+    try:
+        yield
+    finally:
+        _notes.note = before
 
 
 class SqlSession(SessionConnections):
@@ -64,7 +75,7 @@ class SqlSession(SessionConnections):
         """Where threads of this process wait for their turn to write."""
         self.fails_on_error: bool = like is None or like.fails_on_error
         """Whether a statement that fails fails the transaction around it."""
-        self.group: Sessions | None = None
+        self.group: SessionPool | None = None
         """The sessions that this one is among."""
         self.batch: CommitBatch | None = None
         """Statements of several threads, written here one after the other, that are committed together."""

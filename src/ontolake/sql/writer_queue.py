@@ -17,7 +17,7 @@ from ontolake.sql import cancellation
 from ontolake.sql.errors import SqlError
 
 if TYPE_CHECKING:
-    from ontolake.sql.sessions import Sessions
+    from ontolake.sql.sessions import SessionPool
     from ontolake.sql.transactions import SqlSession
 
 _LOOK = 0.05
@@ -79,7 +79,7 @@ class _Ticket:
 
     __slots__ = ("granted", "group")
 
-    def __init__(self, group: Sessions | None) -> None:
+    def __init__(self, group: SessionPool | None) -> None:
         self.group = group
         self.granted = threading.Event()
 
@@ -92,7 +92,7 @@ class WriterQueue:
         self._waiting: deque[_Ticket] = deque()
         self._taken = False
 
-    def enter(self, group: Sessions | None = None) -> None:
+    def enter(self, group: SessionPool | None = None) -> None:
         """Wait for the turn. Threads of one `group` can be passed it.
 
         Raises `SqlError`: 55P03 if that takes longer than lock_timeout, 57014 if the statement is canceled.
@@ -129,7 +129,7 @@ class WriterQueue:
             self._waiting.remove(ticket)
             return True
 
-    def pass_on(self, group: Sessions) -> bool:
+    def pass_on(self, group: SessionPool) -> bool:
         """Give the turn to the next thread if it is of this group. Returns whether it was."""
         with self._mutex:
             if not self._waiting or self._waiting[0].group is not group:

@@ -1,12 +1,48 @@
-"""EXPLAIN as JSON, in the shape that tools of PostgreSQL read."""
+"""EXPLAIN, as lines or as JSON in the shape that tools of PostgreSQL read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.plan.access import AccessPath
+from ontolake.sql.plan.queries import BY_KEYS
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement
+
+if TYPE_CHECKING:
+    from ontolake.sql.database import Database, Version
+
+
+def explained(
+    self: Database, statement: ParsedStatement, params: Parameters, options: Mapping[str, Any], as_of: Version | None
+) -> list[str]:
+    """How a query would be answered, in lines. Raises `SqlError`."""
+    if statement.kind == "explain":
+        assert statement.inner is not None
+        options, statement = {**options, **statement.options}, statement.inner
+    if statement.kind == "execute":
+        statement, params = self._commands.bound(statement, params)
+    statement.check_parameters(params)
+    if statement.kind != "select":
+        raise UnsupportedError(f"EXPLAIN of {statement.kind.upper()} is not supported", hint="explain a SELECT")
+    with self.session.reading():
+        plan = self._plan(statement, None if as_of is None else self._version(as_of))
+        lines = plan.explain(self.session, params)
+        count = took = None
+        if options.get("analyze"):
+            begun = time.perf_counter()
+            count = plan.run(self.session, params, keep=True).count
+            took = (time.perf_counter() - begun) * 1000
+        if options.get("format") == "json":
+            paths = plan.paths(self.session, params)
+            rest = [] if lines[-1] == BY_KEYS else lines[len(paths) :]
+            return [as_json(paths, rest, count, took)]
+        if took is not None:
+            lines.append(f"{count} row{'' if count == 1 else 's'} in {took:.2f} ms")
+    return lines
 
 
 def as_json(

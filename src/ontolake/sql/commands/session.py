@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,16 @@ _UPKEEP = {
     "CHECKPOINT": "",
 }
 """What to say of commands of upkeep that PostgreSQL needs."""
+
+
+class KeptCommands:
+    """What belongs to the session of a connection."""
+
+    commands: SessionCommands | None = None
+
+
+class ThreadKeptCommands(threading.local, KeptCommands):
+    """What belongs to the session of a thread."""
 
 
 class SessionCommands:

@@ -226,10 +226,9 @@ class TemporaryTables:
 
     def _opened(self) -> Database:
         if self._own is None:
-            from ontolake.sql.database import ON_ERROR, open_database
+            from ontolake.sql.connecting import open_private
 
-            failing = self._db.session.fails_on_error
-            self._own = open_database(":memory:", cache=0, on_error=ON_ERROR[0 if failing else 1])
+            self._own = open_private(fails_on_error=self._db.session.fails_on_error)
             if self._db.in_transaction:
                 self._own.execute("BEGIN")
                 for name, _ in self._savepoints:

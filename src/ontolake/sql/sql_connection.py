@@ -1,0 +1,90 @@
+"""A connection to open SQL tables that belongs to no thread."""
+
+from __future__ import annotations
+
+import threading
+
+from ontolake.errors import Invalid
+from ontolake.history.operations import check_texts
+from ontolake.sql.cancellation import CANCELED
+from ontolake.sql.commands.session import KeptCommands
+from ontolake.sql.database import Database, Version
+from ontolake.sql.errors import UnsupportedError
+from ontolake.sql.history.conflict_table import ConflictTable
+from ontolake.sql.history.verbs import VersionedTables
+from ontolake.sql.results import Result
+from ontolake.sql.sessions import Sessions
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement
+from ontolake.sql.transactions import written_by
+
+
+class SqlConnection(Database):
+    """A database with a transaction, settings, prepared statements, cursors and temporary tables of its own.
+
+    Any thread may use it, one at a time: others wait. `Database.connect` gives one. Sessions of SQLite are those of the
+    database that it came from, so that an idle connection holds none.
+    """
+
+    def __init__(self, parent: Database, author: str | None = None) -> None:
+        check_texts(author=author)
+        if parent._sessions.is_alone:
+            raise UnsupportedError(f"{parent.url} has one session for all, and no connections",
+                                   hint="use the database itself, or a file")
+        parent.session.check_open()
+        self._options, self._on_error = parent._options, parent._on_error
+        self.defaults, self.running = parent.defaults, parent.running
+        self.author = author
+        """Who what is committed here is by, unless a call names another."""
+        VersionedTables.__init__(self, parent.url, parent.branch, parent._sessions.connected())
+        self.database, self._path = parent.database, parent._path
+        self._kept = KeptCommands()
+        self.conflicts = ConflictTable(self)
+        self._one = threading.RLock()
+        self._closed = False
+
+    def _opened(self, url: str, branch: str, *, takeover: bool = False) -> Sessions:
+        return super()._opened(url, branch, takeover=takeover).connected(owns_pool=True)
+
+    def run(self, statement: ParsedStatement, params: Parameters, as_of: Version | None = None) -> Result:
+        """As `Database.run`. Raises `Invalid` if the connection is closed."""
+        with self._one:
+            if self._closed:
+                raise Invalid(f"the connection to {self.url} is closed", hint="connect again")
+            return super().run(statement, params, as_of)
+
+    def _in_turn(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
+        with written_by(self.author):
+            return super()._in_turn(statement, params, as_of)
+
+    def _begin(self, *, reads: bool = False) -> None:
+        with self._one:
+            super()._begin(reads=reads)
+
+    def _end(self, *, commit: bool) -> bool:
+        with self._one, written_by(self.author):
+            return super()._end(commit=commit)
+
+    def interrupt(self) -> bool:
+        """Tell the statement that runs here to end, without waiting until it has: it raises `SqlError` (57014).
+
+        Returns whether there is one; it may have begun something else meanwhile, so tell it again in a moment.
+        """
+        return any(each.tell(CANCELED) for each in self.running.of(self))
+
+    def cancel(self, thread: int | None = None) -> int:
+        """Cancel the statement that another thread runs here. Returns how many there were, when they have ended."""
+        mine = threading.get_ident()
+        found = [each for each in self.running.of(self) if each.thread != mine and thread in (None, each.thread)]
+        for each in found:
+            each.cancel(CANCELED)
+        return len(found)
+
+    def close(self) -> None:
+        """Give the connection up; an open transaction is rolled back. Closing twice does no harm."""
+        with self._one:
+            if self._closed:
+                return
+            self._closed = True
+            if self._kept.commands is not None:
+                self._kept.commands.temporary.close()
+            self._sessions.close()
