@@ -59,7 +59,7 @@ class Result:
 
     @property
     def types(self) -> Sequence[Type]:
-        """The types of the columns, if the rows came straight from keys."""
+        """The types of the columns, if they are columns of tables."""
         return self._types
 
     @property

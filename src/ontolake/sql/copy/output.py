@@ -5,13 +5,13 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.sql.copy.options import CopyOptions, chosen
+from ontolake.sql.encodings.texts import text_column
 from ontolake.sql.errors import DataError
-from ontolake.sql.keyspace.columns import storage_of, stored_list
-from ontolake.sql.types import Kind, from_arrow
 
 ROWS = 32_768
 """Rows that are turned into text at a time."""
@@ -33,7 +33,7 @@ class RowFormatter:
 
     def lines(self, batch: pa.RecordBatch) -> bytes:
         """The lines of rows, in the encoding of the file. Raises `DataError` for text that it does not have."""
-        fields = [self._field(as_text(column), forced)
+        fields = [self._field(text_column(column).cast(pa.string()), forced)
                   for column, forced in zip(batch.columns, self._forced, strict=True)]  # fmt: skip
         return self._lines(fields, batch.num_rows)
 
@@ -43,9 +43,11 @@ class RowFormatter:
             return b"\n" * count
         rows = pc.binary_join_element_wise(*fields, options.delimiter.decode(), null_handling="replace",
                                            null_replacement=options.null.decode())  # fmt: skip
-        data = "".join(f"{row}\n" for row in rows.to_pylist())
+        lines = pc.binary_join_element_wise(rows, "\n", "")
+        ends = np.frombuffer(lines.buffers()[1], np.int32)
+        data = lines.buffers()[2][int(ends[0]) : int(ends[count])].to_pybytes()
         try:
-            return codecs.encode(data, options.encoding)
+            return data if options.encoding == "utf-8" else codecs.encode(data.decode(), options.encoding)
         except UnicodeEncodeError as error:
             raise DataError(f"the encoding {options.encoding} has no {error.object[error.start]!r}",
                             sqlstate="22P05") from error
@@ -74,21 +76,6 @@ class RowFormatter:
         inner = texts if escape == quote else pc.replace_substring(texts, escape, escape + escape)
         inner = pc.replace_substring(inner, quote, escape + quote)
         return pc.if_else(needed, pc.binary_join_element_wise(quote, inner, quote, ""), texts)
-
-
-def as_text(column: pa.Array) -> pa.Array:
-    """Values as the text that PostgreSQL writes for them."""
-    type = from_arrow(column.type)
-    if type is None:
-        return column.cast(pa.string())
-    if type.kind == Kind.UTF8 and not type.padded:
-        return storage_of(column).cast(pa.string())
-    if type.kind == Kind.INT64:
-        return column.cast(pa.string())
-    if type.kind == Kind.BOOLEAN:
-        return pc.if_else(column, "t", "f")
-    text = type.text
-    return pa.array([None if one is None else text(one) for one in stored_list(type, column)], pa.string())
 
 
 def write(batches: Iterable[pa.RecordBatch], formatter: RowFormatter, put: Callable[[bytes], object]) -> int:

@@ -268,7 +268,7 @@ class QueryPlan:
         table = scans.read_table(session.keyspace, chosen, unique, source.at, room).slice(offset)
         arrays = [table.column(unique.index(column)) for column in direct.columns]
         table = pa.Table.from_arrays(arrays, names=direct.names)
-        return Result(f"SELECT {table.num_rows}", table.num_rows, table=table)
+        return Result(f"SELECT {table.num_rows}", table.num_rows, table=table, types=self._types)
 
     def paths(self, session: SqlSession, parameters: Parameters) -> list[tuple[str, AccessPath]]:
         """How each table would be read, with its name in the query. Inside a transaction."""

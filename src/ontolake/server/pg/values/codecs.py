@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ontolake.sql.encodings.single_values import Writer, binary_writer, text_writer
 from ontolake.sql.types import Type
 from ontolake.sql.types.oids import type_modifier, type_oid, type_size
 
@@ -16,16 +16,11 @@ class WireCodec(NamedTuple):
     oid: int
     size: int
     typmod: int
-    text: Callable[[Any], bytes]
-    binary: Callable[[Any], bytes]
+    text: Writer
+    binary: Writer
 
 
 @lru_cache(maxsize=1024)
 def codec_for(type: Type) -> WireCodec:
     """How values of a type are written."""
-    text = type.text
-
-    def as_text(stored: Any) -> bytes:
-        return text(stored).encode()
-
-    return WireCodec(type_oid(type), type_size(type), type_modifier(type), as_text, as_text)
+    return WireCodec(type_oid(type), type_size(type), type_modifier(type), text_writer(type), binary_writer(type))

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from ontolake.sql.errors import DataError, UnsupportedError
+from ontolake.sql.encodings.single_values import read_binary, text_from
+from ontolake.sql.errors import SqlError, UnsupportedError
+from ontolake.sql.types import Kind, Stored, Type
 from ontolake.sql.types.oids import builtin_type
 
+_AS_TEXT = (Kind.INTERVAL, Kind.JSON, Kind.JSONB)
 
-def decode_parameter(oid: int, format: int, data: bytes | None) -> Any:
+
+def decode_parameter(oid: int, format: int, data: bytes | None, type: Type | None = None) -> Any:
     """The value of a parameter of a type (0 if it is not known), in text (0) or binary (1). None is NULL.
 
-    Raises `DataError` for bytes that are not of that type, `UnsupportedError` for a type that is not known.
+    `type` is that of an enum, which has an oid of its own. Raises `DataError` for bytes that are not of that type,
+    `UnsupportedError` for a type that is not known.
     """
     if data is None:
         return None
-    if format:
-        raise UnsupportedError("binary parameters are not supported yet")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise DataError("there are bytes that are not UTF-8", sqlstate="22021") from None
-    type = builtin_type(oid) if oid else None
-    return text if type is None else type.load(type.store(text))
+    type = type or (builtin_type(oid) if oid else None)
+    if format == 0:
+        text = text_from(data)
+        return text if type is None else _value(type, type.store(text))
+    if format != 1:
+        raise SqlError(f"{format} is not a format of parameters", sqlstate="08P01", hint="0 is text, 1 is binary")
+    if type is None:
+        if oid in (0, 705):
+            return text_from(data)
+        raise UnsupportedError(f"parameters of the type with the oid {oid} are not supported in binary")
+    return _value(type, read_binary(type, data))
+
+
+def _value(type: Type, stored: Stored) -> Any:
+    """What statements take for a stored form: its text where Python's value says less."""
+    return type.text(stored) if (type.item or type).kind in _AS_TEXT else type.show(stored)
