@@ -26,6 +26,9 @@ Audit = Annotated[str | None, typer.Option("--audit", metavar="FILE", show_defau
 Readonly = Annotated[bool, typer.Option("--readonly", help="Refuse all writes.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Let tokens and data cross a network unencrypted.")]
 
+_SWITCH = 0.001
+"""Seconds that a thread may keep the interpreter while the event loop waits for it."""
+
 
 def serve(
     urls: Urls = None, config: Config = None, host: Host = None, port: Port = None, tokens: Tokens = None,
@@ -51,6 +54,7 @@ def serve(
             out.say(f"serving {', '.join(ready.names)} at {ready.address}")
             out.say(f"token: {ready.token}" if ready.token is not None else "tokens: those of onto token list")
         sys.stdout.flush()
+        sys.setswitchinterval(_SWITCH)
         ready.listener.run()
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import anyio
 import msgspec
 from anyio import to_thread
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, WebSocketRoute
-from starlette.routing import Route as StarletteRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from ontolake.errors import OntolakeError
@@ -35,6 +32,7 @@ from ontolake.server.origins import Origins
 from ontolake.server.problems import MEDIA_TYPE, RefusedError, problem_of
 from ontolake.server.rights import NOBODY, Principal, check, check_store
 from ontolake.server.routes import EXCHANGE, ROUTES, SOCKETS, Call, Reply, Route
+from ontolake.server.routing import RouteTree
 from ontolake.server.sync import endpoint
 from ontolake.server.sync.feeds import Watchers
 from ontolake.server.tokens import TokenFile
@@ -88,12 +86,7 @@ class StoreServer:
 
     def app(self) -> ASGIApp:
         """The ASGI application."""
-        routes: list[BaseRoute] = [
-            StarletteRoute(one.address, partial(self._answer, one), methods=[one.method]) for one in ROUTES]
-        routes += [WebSocketRoute(one.address, partial(self._talk, one)) for one in SOCKETS]
-        inner = Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
-        inner.router.redirect_slashes = False
-        return Exchanges(self, inner)
+        return Exchanges(self, _Routed(self))
 
     async def run(self, function: Callable[..., Any], *arguments: Any, changes: bool = False) -> Any:
         """The result of a function that may block, from a thread. Those that change something have threads of their
@@ -101,12 +94,12 @@ class StoreServer:
         limiter = self._writers if changes else self._readers
         return await to_thread.run_sync(function, *arguments, limiter=limiter)
 
-    async def _answer(self, route: Route, request: Request) -> Response:
+    async def answer(self, route: Route, request: Request) -> Response:
+        """What a route answers to a request, be it an error."""
         exchange: Exchange = request.scope[EXCHANGE]
         exchange.route = route
         exchange.store = request.path_params.get("store")
-        table = request.query_params.get("table")
-        with telemetry.spanned(route.name, request.headers, exchange.store, table) as span:
+        with telemetry.spanned(route.name, request, exchange.store) as span:
             try:
                 call = await self._call(route, request, exchange)
                 key = request.headers.get(repeats.HEADER) if route.changes and not route.keeps_keys else None
@@ -131,7 +124,12 @@ class StoreServer:
 
     async def _handled(self, route: Route, call: Call) -> Any:
         if inspect.iscoroutinefunction(route.handler):
-            await self._check_touches(route, call)
+            if route.looks_up(call):
+                await self._check_touches(route, call)
+            else:
+                _check_touches(route.touches, call)
+                if route.inline is not None and (found := route.inline(call)) is not None:
+                    return found
             return await route.handler(call)
         if route.changes:  # no time limit: what may be committed by now is waited for
             return await self.run(_checked, route, call, changes=True)
@@ -156,7 +154,7 @@ class StoreServer:
         exchange.body.check(self.limits.stream if route.streams else self.limits.body)
         call = self._addressed(request, principal)
         if route.query is not None:
-            call.query = _decoded(partial(msgspec.convert, dict(request.query_params), route.query, strict=False))
+            call.query = _query(request, route.query)
         if route.body is not None:
             call.body = _decoded(partial(msgspec.json.decode, await request.body(), type=route.body))
         return call
@@ -183,7 +181,7 @@ class StoreServer:
         token = sent_token(connection)
         return self.authenticate(token) if token else None
 
-    async def _talk(self, route: Route, socket: WebSocket) -> None:
+    async def talk(self, route: Route, socket: WebSocket) -> None:
         """Serve a WebSocket. One that is refused is answered with the status and the problem that HTTP would have."""
         exchange: Exchange = socket.scope[EXCHANGE]
         exchange.route = route
@@ -192,15 +190,41 @@ class StoreServer:
             exchange.principal = self._principal(socket)
             call = self._addressed(socket, exchange.principal)
             if route.query is not None:
-                call.query = _decoded(partial(msgspec.convert, dict(socket.query_params), route.query, strict=False))
+                call.query = _query(socket, route.query)
             await self._check_touches(route, call)
         except Exception as error:
             response = _failed(error, exchange, "")
             exchange.status = response.status_code
             await socket.send_denial_response(response)
             return
-        with telemetry.spanned(route.name, socket.headers, exchange.store, None):
+        with telemetry.spanned(route.name, socket, exchange.store):
             await route.handler(call)
+
+
+class _Routed:
+    """An ASGI application that has every request answered by its route."""
+
+    def __init__(self, server: StoreServer) -> None:
+        self._server = server
+        self._routes, self._sockets = RouteTree(ROUTES), RouteTree(SOCKETS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange: Exchange = scope[EXCHANGE]
+        if scope["type"] == "websocket":
+            found = self._sockets.find(scope["path"], "GET")
+            if found is None or found.route is None:
+                await send({"type": "websocket.close", "code": 1000, "reason": "there is nothing here"})
+                return
+            scope["path_params"] = found.path
+            await self._server.talk(found.route, WebSocket(scope, receive, send))
+            return
+        found = self._routes.find(scope["path"], scope["method"])
+        if found is None or found.route is None:
+            response = _no_route(exchange, () if found is None else found.methods)
+        else:
+            scope["path_params"] = found.path
+            response = await self._server.answer(found.route, Request(scope, receive))
+        await response(scope, receive, send)
 
 
 def sent_token(connection: HTTPConnection) -> str:
@@ -233,13 +257,19 @@ def _failed(error: Exception, exchange: Exchange, accept: str) -> Response:
                     headers=error.headers if isinstance(error, RefusedError) else None)
 
 
-async def _no_route(request: Request, error: Exception) -> Response:
-    """The answer to an address that is none, or to a method that it does not take."""
-    assert isinstance(error, HTTPException)
-    what = f"{request.method} is not for {request.url.path!r}" if error.status_code == 405 else \
-        f"there is nothing at {request.url.path!r}"  # fmt: skip
-    refused = RefusedError(error.status_code, what, hint="/openapi.json lists all routes", headers=error.headers)
-    return _failed(refused, request.scope[EXCHANGE], "")
+def _no_route(exchange: Exchange, methods: Sequence[str]) -> Response:
+    """The answer to an address that is none, or to a method that it does not take: it takes `methods`."""
+    hint = "/openapi.json lists all routes"
+    if not methods:
+        return _failed(RefusedError(404, f"there is nothing at {exchange.path!r}", hint=hint), exchange, "")
+    return _failed(RefusedError(405, f"{exchange.method} is not for {exchange.path!r}", hint=hint,
+                                headers={"allow": ", ".join(methods)}), exchange, "")  # fmt: skip
+
+
+def _query(connection: HTTPConnection, kind: type[Any]) -> Any:
+    """The parameters of a request. The last one of a name counts."""
+    sent = dict(parse_qsl(connection.scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    return _decoded(partial(msgspec.convert, sent, kind, strict=False))
 
 
 def _decoded(decode: Callable[[], Any]) -> Any:

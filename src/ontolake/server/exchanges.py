@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -85,7 +85,7 @@ class Exchanges:
     def _begun(self, scope: Scope, receive: Receive) -> Exchange:
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
-        request_id = given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given.decode() if given and _REQUEST_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
         client = scope.get("client")
         exchange = Exchange(request_id, scope.get("method", "GET"), scope["path"], client[0] if client else "",
                             scope["scheme"], headers,
@@ -103,7 +103,7 @@ class Exchanges:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
                 headers = message["headers"] = self._with_headers(exchange, message.get("headers", []))
-                if dict(headers).get(b"content-type", b"").startswith(b"text/event-stream"):
+                if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers):
                     follows = True
                     self._follow(exchange)
             async with asyncio.timeout(limits.idle_seconds):
@@ -134,9 +134,10 @@ class Exchanges:
 
     def _with_headers(self, exchange: Exchange, headers: Any) -> list[tuple[bytes, bytes]]:
         granted = self._server.origins.granted(exchange.headers)
-        present = [*headers, *granted, (b"x-request-id", exchange.request_id.encode())]
-        present = list({name.lower(): (name, value) for name, value in present if name != b"set-cookie"}.values())
-        return [*present, *security_headers((name for name, _ in present), exchange.scheme)]
+        present = {name.lower(): value for name, value in (*headers, *granted)}
+        present[b"x-request-id"] = exchange.request_id.encode()
+        present.pop(b"set-cookie", None)
+        return list((security_headers(exchange.scheme) | present).items())
 
     async def _preflight(self, exchange: Exchange, send: Send) -> None:
         headers = self._server.origins.preflight(exchange.headers)
@@ -183,14 +184,13 @@ class Exchanges:
         server, route = self._server, exchange.route
         seconds = time.perf_counter() - exchange.started
         where = "" if route is None else route.address
-        server.metrics.requests.labels(exchange.method, where, str(exchange.status)).inc()
-        server.metrics.seconds.labels(where).observe(seconds)
+        server.metrics.answered(exchange.method, where, exchange.status, seconds)
         if exchange.status == 409 and exchange.store is not None:
             server.metrics.conflicted(exchange.store)
-        telemetry.requests.info("%s %s", exchange.method, exchange.path, extra={"fields": {
+        telemetry.note_request(exchange.method, exchange.path, {
             "request_id": exchange.request_id, "status": exchange.status, "seconds": round(seconds, 6),
             "token": "" if exchange.principal is None else exchange.principal.name, "address": exchange.address,
-            "operation": exchange.operation, "store": exchange.store, "problem": exchange.problem}})  # fmt: skip
+            "operation": exchange.operation, "store": exchange.store, "problem": exchange.problem})  # fmt: skip
         changes = route is not None and (route.changes or exchange.method == "WEBSOCKET")
         if server.audit is not None and (changes or exchange.status in (401, 403)):
             server.audit.append(exchange.entry())

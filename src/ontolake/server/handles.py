@@ -14,9 +14,10 @@ deleted or renamed, is left to those who use it and opened anew for all others.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
@@ -27,11 +28,18 @@ from ontolake.history.names import MAIN
 from ontolake.history.refs import Ref
 from ontolake.server.problems import RefusedError
 from ontolake.server.rights import Principal
+from ontolake.urls import Place
 
+T = TypeVar("T")
 _IDLE = 32
 """Handles that one request at a time may use: how many stay open while nobody uses them."""
 _SHARED_READERS = frozenset({stores.SQL.name, stores.GRAPH.name})
 _SHARED_WRITERS = frozenset({stores.SQL.name, stores.GRAPH.name, stores.DOCUMENTS.name})
+
+
+_SLOW = 0.02
+"""Seconds that a read on the event loop may take; after a longer one threads read for a while."""
+_WHILE = 1.0
 
 
 class _Use(NamedTuple):
@@ -39,6 +47,15 @@ class _Use(NamedTuple):
 
     write: bool
     branch: str | None
+    inline: bool = False
+    """Whether the event loop reads with it: then it never waits for a lock."""
+
+
+_INLINE = _Use(False, None, True)
+
+
+class OutdatedHandleError(Exception):
+    """Types or branches have changed since a store was opened."""
 
 
 class _Handle:
@@ -68,6 +85,8 @@ class ServedStore:
         self._epoch = 0
         self._opening: dict[_Use, threading.Lock] = {}
         self._turn = threading.RLock()
+        self._inline_from = 0.0
+        """When the event loop may read again."""
         self.on_write: Callable[[str, int], None] = lambda name, requests: None
         """Called after something was written, with the name of the store and how many requests share it."""
 
@@ -146,6 +165,43 @@ class ServedStore:
                 yield store
         self.on_write(self.name, requests)
 
+    # reading on the event loop
+
+    def read_inline(self, read: Callable[[Any], T]) -> T | None:
+        """What a quick function reads from the head of the first branch of an open store, on the event loop; None if a
+        thread has to read it: because no store is open for this, reading failed, or the last read took long.
+
+        A function that finds the store outdated raises `OutdatedHandleError`: another one is opened then.
+        """
+        begun = time.perf_counter()
+        if begun < self._inline_from:
+            return None
+        handle = self._kept_one(_INLINE)
+        if handle is None:
+            return None
+        try:
+            found = read(handle.store)
+        except Exception:  # a thread may fare better, and says what is wrong
+            self._give_back(handle, failed=True)
+            return None
+        self._give_back(handle, failed=False)
+        ended = time.perf_counter()
+        if ended - begun > _SLOW:
+            self._inline_from = ended + _WHILE
+        return found
+
+    def open_inline(self) -> None:
+        """Have a store open for `read_inline` from now on, if it is one that can be read so quickly: a typed store in a
+        native file. For a thread: opening takes a while."""
+        if self.model is not stores.TYPED or self.found.site.location.place is not Place.SQLITE:
+            return
+        with self._lock:
+            if self._kept.get(_INLINE):
+                return
+        with self._opening_of(_INLINE):
+            if not self._kept.get(_INLINE):
+                self._give_back(self._opened(_INLINE), failed=False)
+
     def _at(self, branch: str | None) -> str | None:
         """The branch as handles are kept by it: None for the first one, and where handles have all branches."""
         return None if branch == self.first_branch or not self.model.opens_branch else branch
@@ -203,6 +259,8 @@ class ServedStore:
         with self._lock:
             epoch = self._epoch
         handle = _Handle(self.found.open(write=use.write, branch=use.branch), use, epoch)
+        if use.inline:
+            handle.store.repository.db.set_busy_timeout(0)
         handle.users = 1
         with self._lock:
             if self.is_shared(write=use.write):
@@ -218,7 +276,7 @@ class ServedStore:
             if handle.spent and handle in kept:
                 kept.remove(handle)
             elif not handle.spent and not shared:
-                if len(kept) < _IDLE:
+                if len(kept) < (1 if handle.use.inline else _IDLE):
                     kept.append(handle)
                 else:
                     handle.spent = True

@@ -36,9 +36,19 @@ class Metrics:
         self._conflicts = Counter("ontolake_conflicts", "Requests that conflicted", ["store"], registry=registry)
         self._groups = Histogram("ontolake_group_commit_size", "Requests that shared a commit", ["store"],
                                  buckets=_SIZES, registry=registry)  # fmt: skip
+        self._by_request: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         info = Gauge("ontolake_info", "The version that runs", ["version"], registry=registry)
         info.labels(__version__).set(1)
         registry.register(_Below(stores))
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request has ended."""
+        found = self._by_request.get((method, route, status))
+        if found is None:
+            found = self.requests.labels(method, route, str(status)), self.seconds.labels(route)
+            self._by_request[method, route, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
 
     def committed(self, store: str, requests: int = 1) -> None:
         """A store has one more commit, in which several requests may share."""

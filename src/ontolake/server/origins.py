@@ -64,8 +64,10 @@ def _refused(who: str) -> RefusedError:
                         hint="an administrator can name the origin in the section [cors] of the configuration")
 
 
-def security_headers(present: Iterable[bytes], scheme: str) -> list[tuple[bytes, bytes]]:
-    """What an answer still lacks, by the headers that it has."""
-    names = {name.lower() for name in present}
-    wanted = (*HEADERS, _STRICT) if scheme == "https" else HEADERS
-    return [(name, value) for name, value in wanted if name not in names]
+def security_headers(scheme: str) -> dict[bytes, bytes]:
+    """What an answer has, unless its route says otherwise."""
+    return _SECURE_HEADERS if scheme == "https" else _HEADERS
+
+
+_HEADERS = dict(HEADERS)
+_SECURE_HEADERS = {**_HEADERS, _STRICT[0]: _STRICT[1]}

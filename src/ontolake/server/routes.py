@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
     from ontolake.server.app import StoreServer
+    from ontolake.server.exchanges import Exchange
     from ontolake.server.handles import ServedStore
 
 API = "/api/v1"
@@ -62,13 +63,18 @@ class Call:
         return cast("Request", self.connection)
 
     @property
+    def exchange(self) -> Exchange:
+        """What is noted of the request, with its headers as they came."""
+        return cast("Exchange", self.connection.scope[EXCHANGE])
+
+    @property
     def socket(self) -> WebSocket:
         """The socket, for a handler that `socket` declares."""
         return cast("WebSocket", self.connection)
 
     def follow(self) -> None:
         """Give back the slot among the requests that are answered at a time, before waiting for long."""
-        self.connection.scope[EXCHANGE].give_back()
+        self.exchange.give_back()
 
     def page_size(self, wanted: int) -> int:
         """How many rows a page has: what is asked for, or fewer if the server's limit is lower."""
@@ -92,6 +98,8 @@ class Reply(NamedTuple):
 
 Handler = Callable[[Call], Any] | Callable[[Call], Awaitable[Any]]
 Touches = Callable[[Call], Iterable[Touch]]
+Inline = Callable[[Call], Any]
+"""Answers a request on the event loop, without waiting for anything; None if its handler has to."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,10 @@ class Route:
     root: bool = False
     open: bool = False
     """Whether it needs no token: health and documents about the API alone."""
+    inline: Inline | None = None
+    """How its quick requests are answered on the event loop."""
+    looks_up: Callable[[Call], bool] = lambda call: True
+    """Whether `touches` has to read the store to answer for a request; then it runs in a thread."""
     streams: bool = False
     """Whether it reads a body piece by piece, which may then be much larger."""
     tag: str = ""
@@ -176,6 +188,16 @@ def nothing(call: Call) -> Iterable[Touch]:
 def reads_ref(call: Call) -> Iterable[Touch]:
     """For routes that read at `ref` of the query, or at the head of the first branch."""
     return [Touch(TokenScope.READ, call.store.branch_of(call.query.ref, call.principal))]
+
+
+def looks_up_ref(call: Call) -> bool:
+    """Whether `reads_ref` has to read the store: who sees some branches may name a commit of any."""
+    return call.query.ref is not None and not call.principal.sees_all_branches
+
+
+def looks_up_nothing(call: Call) -> bool:
+    """For routes whose requests say themselves what they touch."""
+    return False
 
 
 def administers(call: Call) -> Iterable[Touch]:

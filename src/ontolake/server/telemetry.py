@@ -5,14 +5,16 @@ Spans use the API package alone: without an exporter they cost nothing, and noth
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from opentelemetry import propagate, trace
+from starlette.requests import HTTPConnection
 
 from ontolake import __version__
 
@@ -32,12 +34,43 @@ class JsonLines(logging.Formatter):
                                  "message": record.getMessage(), **getattr(record, "fields", {})}  # fmt: skip
         if record.exc_info:
             facts["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(facts, ensure_ascii=False, default=str)
+        return _encoder.encode(facts).decode()
+
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+class LineHandler(logging.StreamHandler[Any]):
+    """Writes to standard error. What requests of one turn of the event loop say is written at once when it ends;
+    warnings, errors and what other threads say is written immediately."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._waiting.append(self.format(record))
+            if len(self._waiting) == 1 and record.levelno < logging.WARNING:
+                asyncio.get_running_loop().call_soon(self.flush)
+            elif record.levelno >= logging.WARNING:
+                self.flush()
+        except RuntimeError:  # not on the event loop
+            self.flush()
+        except Exception:
+            self.handleError(record)
+
+    def flush(self) -> None:
+        with self.lock or nullcontext():
+            lines, self._waiting = self._waiting, []
+            if lines:
+                self.stream.write("\n".join(lines) + "\n")
+                super().flush()
 
 
 def log_to_stderr(level: str) -> None:
     """Write all that Ontolake and uvicorn log to standard error, as lines of JSON."""
-    handler = logging.StreamHandler()
+    handler = LineHandler()
     handler.setFormatter(JsonLines())
     for name in ("ontolake", "uvicorn"):
         logger = logging.getLogger(name)
@@ -46,16 +79,36 @@ def log_to_stderr(level: str) -> None:
     logging.getLogger("uvicorn").setLevel("WARNING")
 
 
+def note_request(method: str, path: str, fields: dict[str, Any]) -> None:
+    """Log that a request has ended."""
+    if requests.isEnabledFor(logging.INFO):  # without looking for the line of code that says it
+        requests.handle(requests.makeRecord(requests.name, logging.INFO, "", 0, "%s %s", (method, path), None,
+                                            extra={"fields": fields}))  # fmt: skip
+
+
+def spanned(operation: str, connection: HTTPConnection, store: str | None) -> AbstractContextManager[trace.Span]:
+    """A span for one request, below the one that its headers name. `operation` is the name of its route.
+
+    Without a provider of tracers nobody sees spans, so none is begun.
+    """
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return _NO_SPAN
+    return _span(operation, connection, store)
+
+
+_NO_SPAN = nullcontext(trace.INVALID_SPAN)
+
+
 @contextmanager
-def spanned(operation: str, headers: Mapping[str, str], store: str | None, table: str | None) -> Iterator[trace.Span]:
-    """A span for one request, below the one that its headers name. `operation` is the name of its route."""
+def _span(operation: str, connection: HTTPConnection, store: str | None) -> Iterator[trace.Span]:
+    table = connection.query_params.get("table")
     attributes = {"db.system.name": "ontolake", "db.operation.name": operation}
     if store is not None:
         attributes["db.namespace"] = store
     if table is not None:
         attributes["db.collection.name"] = table
     attributes["db.query.summary"] = " ".join(filter(None, (operation, table or store)))
-    with _tracer.start_as_current_span(attributes["db.query.summary"], context=propagate.extract(headers),
+    with _tracer.start_as_current_span(attributes["db.query.summary"], context=propagate.extract(connection.headers),
                                        kind=trace.SpanKind.SERVER, attributes=attributes,
                                        record_exception=False, set_status_on_exception=False) as span:  # fmt: skip
         yield span

@@ -10,7 +10,7 @@ import msgspec
 from ontolake.server.answers import entity_tag
 from ontolake.server.problems import RefusedError
 from ontolake.server.rights import TokenScope, Touch
-from ontolake.server.routes import Call, Reply, route
+from ontolake.server.routes import Call, Reply, looks_up_nothing, route
 from ontolake.server.writes.bodies import TAKEN
 from ontolake.server.writes.queues import PendingWrite
 from ontolake.server.writes.requests import RowWrite
@@ -43,8 +43,8 @@ def _writes(call: Call) -> Iterable[Touch]:
     return [Touch(TokenScope.WRITE, call.store.first_branch if branch is None else branch)]
 
 
-@route("POST", "/stores/{store}/rows", touches=_writes, query=WriteQuery, takes=TAKEN, answers={200: WriteOut},
-       tag="rows", keeps_keys=True, streams=True,
+@route("POST", "/stores/{store}/rows", touches=_writes, looks_up=looks_up_nothing, query=WriteQuery, takes=TAKEN,
+       answers={200: WriteOut}, tag="rows", keeps_keys=True, streams=True,
        headers={"if-match": "the ETag of the head that the commit must follow",
                 "idempotency-key": "a text of the caller's, the same for retries of one request"})
 async def write_rows(call: Call) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -15,7 +16,7 @@ from ontolake.server.answers import branch_name, entity_tag
 from ontolake.server.api.commits import pinned
 from ontolake.server.formats import ARROW, CSV, JSON, LINES, chosen
 from ontolake.server.problems import RefusedError
-from ontolake.server.routes import Call, Reply, reads_ref, route
+from ontolake.server.routes import Call, Reply, looks_up_ref, reads_ref, route
 from ontolake.server.streams import streamed
 from ontolake.server.tables import filters, formats, open_table, ordering
 from ontolake.server.tables.pages import TableReader, read_page
@@ -117,7 +118,24 @@ def show_schema(call: Call) -> Any:
         return SchemaOut(reader.table, branch_name(reader.branch), reader.commit, columns, arrow)
 
 
-@route("GET", "/stores/{store}/rows", touches=reads_ref, query=RowsQuery, tag="rows",
+def _read_inline(call: Call) -> Any:
+    """A row by its key as JSON, if it can be read quickly."""
+    query: RowsQuery = call.query
+    served, accept = call.store, call.exchange.headers.get(b"accept", b"*/*")
+    if query.filter is None or query.ref not in (None, served.first_branch) or query.cursor or query.order \
+            or accept not in (b"*/*", b"application/json") or served.model is not stores.TYPED:
+        return None
+    from ontolake.server.tables.points import read_point
+
+    found = served.read_inline(partial(read_point, table=query.table, columns=query.columns, text=query.filter))
+    if found is None:
+        return None
+    value = RowsOut(query.table, served.first_branch, found.commit, found.rows, None)
+    return Reply(value, headers=_state(found.commit, served.first_branch))
+
+
+@route("GET", "/stores/{store}/rows", touches=reads_ref, looks_up=looks_up_ref, inline=_read_inline, query=RowsQuery,
+       tag="rows",
        answers={200: {JSON: RowsOut, LINES: None, CSV: None, ARROW: None}},
        headers={"accept": "the format of the rows"})
 async def read_rows(call: Call) -> Any:
@@ -173,6 +191,7 @@ def _page(call: Call, kind: str) -> Any:
         if position is not None:
             cursor = cursors.write(name, (pinned(store, ref, moment) if query.cursor is None else ref, position))
     head = _headers(reader) | ({} if cursor is None else {"ontolake-cursor": cursor})
+    call.store.open_inline()
     if kind == JSON:
         objects = formats.row_objects(rows, request.trees)
         return Reply(RowsOut(reader.table, branch_name(reader.branch), reader.commit, objects, cursor), headers=head)
@@ -217,7 +236,10 @@ def _opened(call: Call) -> tuple[Any, _Request]:
 
 
 def _headers(reader: TableReader) -> dict[str, str]:
-    return {"etag": entity_tag(reader.commit), "ontolake-commit": str(reader.commit),
-            "ontolake-branch": branch_name(reader.branch), "vary": "accept"}  # fmt: skip
+    return _state(reader.commit, branch_name(reader.branch))
+
+
+def _state(commit: Any, branch: str) -> dict[str, str]:
+    return {"etag": entity_tag(commit), "ontolake-commit": str(commit), "ontolake-branch": branch, "vary": "accept"}
 
 

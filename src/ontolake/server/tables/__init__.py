@@ -1,7 +1,8 @@
 """Tables of any model as requests read them: a page at a time, or all rows as a stream.
 
 `pages` has the protocol and the loop that fills a page; `typed`, `documents`, `graph` and `sql` read chunks of their
-model. `filters` and `ordering` are what requests say of rows, `formats` how rows are written into answers.
+model. `points` reads one row by its key. `filters` and `ordering` are what requests say of rows, `formats` how rows are
+written into answers.
 """
 
 from __future__ import annotations

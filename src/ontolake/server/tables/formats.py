@@ -27,11 +27,12 @@ Chunk = bytes | memoryview
 def row_objects(rows: pa.Table | pa.RecordBatch, trees: Collection[str] = ()) -> list[dict[str, Any]]:
     """Rows as JSON has them. Columns in `trees` hold JSON as text, and become what it says."""
     names = rows.schema.names
-    parts = [_plain_column(rows.column(place), name in trees) for place, name in enumerate(names)]
+    parts = [plain_column(rows.column(place), name in trees) for place, name in enumerate(names)]
     return [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)]
 
 
-def _plain_column(column: Any, is_tree: bool) -> list[Any]:
+def plain_column(column: Any, is_tree: bool) -> list[Any]:
+    """The values of a column as JSON has them."""
     import pyarrow.types as types
 
     values: list[Any] = column.to_pylist()
