@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,15 @@ def account() -> dict[str, Any]:
 
 
 @contextmanager
-def running() -> Iterator[str]:
-    """Start a server; gives its connection string. Raises `Unavailable`."""
+def running(settings: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Start a server; gives its connection string. Raises `Unavailable`.
+
+    `settings` replace those of tests. With a `port` among them, the server is reached by TCP on loopback.
+    """
+    settings = {**_SETTINGS, **(settings or {})}
+    port = settings.get("port")
+    if port is not None:
+        settings["listen_addresses"] = "127.0.0.1"
     bin, who = programs(), account()
     with tempfile.TemporaryDirectory(prefix="ontolake-pg-") as folder:
         if who:
@@ -58,25 +65,25 @@ def running() -> Iterator[str]:
                                "--no-sync"], capture_output=True, text=True, check=False, **options)  # fmt: skip
         if made.returncode:
             raise Unavailable(f"PostgreSQL's initdb failed: {made.stderr.strip()[-500:]}")
-        arguments = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with open(f"{folder}/log", "w") as log:
             server = subprocess.Popen([bin / "postgres", "-D", data, "-k", folder, *arguments], stdout=log,
                                       stderr=subprocess.STDOUT, **options)  # fmt: skip
         try:
-            _wait(server, bin, folder, options)
-            yield f"host={folder} user=tester dbname=postgres"
+            _wait(server, [bin / "pg_isready", "-q", "-h", folder, *([] if port is None else ["-p", port])], options)
+            where = f"host={folder}" if port is None else f"host=127.0.0.1 port={port}"
+            yield f"{where} user=tester dbname=postgres"
         finally:
             server.send_signal(signal.SIGQUIT)  # nothing is to be kept
             server.wait(60)
 
 
-def _wait(server: subprocess.Popen[bytes], bin: Path, folder: str, options: dict[str, Any]) -> None:
+def _wait(server: subprocess.Popen[bytes], question: list[Any], options: dict[str, Any]) -> None:
     from waiting import wait_for
 
     def is_ready() -> bool:
         if server.poll() is not None:
-            raise Unavailable(f"PostgreSQL ended at once: {Path(folder, 'log').read_text()[-500:]}")
-        asked = subprocess.run([bin / "pg_isready", "-q", "-h", folder], check=False, **options)
-        return asked.returncode == 0
+            raise Unavailable(f"PostgreSQL ended at once: {Path(options['cwd'], 'log').read_text()[-500:]}")
+        return subprocess.run(question, check=False, **options).returncode == 0
 
     wait_for(is_ready)
