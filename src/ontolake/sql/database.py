@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from types import TracebackType
@@ -15,7 +15,7 @@ from ontolake import urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Damage, Garbage, Ref
 from ontolake.history.names import MAIN
-from ontolake.sql import connecting, descriptions, maintenance
+from ontolake.sql import connecting, descriptions, maintenance, row_changes
 from ontolake.sql.cancellation import RunningStatements, Timeouts, settings_of
 from ontolake.sql.catalog.column_cache import default_room
 from ontolake.sql.catalog.records import SqlCatalog, Table
@@ -28,6 +28,7 @@ from ontolake.sql.history.conflict_table import ConflictTable, is_target
 from ontolake.sql.history.table_functions import HistoricalQuery, is_historical
 from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
+from ontolake.sql.mounts import MountedSchemas
 from ontolake.sql.naming import StatementNames, table_node
 from ontolake.sql.plan.queries import QueryPlan
 from ontolake.sql.results import Result
@@ -41,10 +42,7 @@ from ontolake.sql.syntax.statements import (
 )  # fmt: skip
 from ontolake.sql.transactions import SqlSession, SqlTransaction
 from ontolake.sql.write import bulk, index_builds, query_tables, sequences, view_definitions
-from ontolake.sql.write.chains import run_chain
 from ontolake.sql.write.ddl import DEFAULT_SCHEMA, Definer
-from ontolake.sql.write.dml import Changer
-from ontolake.sql.write.row_writer import RowWriter, Writer
 from ontolake.sql.write.sequences import Numbers, calls_in, has_calls
 
 ON_ERROR = ("fail", "continue")
@@ -112,6 +110,8 @@ class Database(VersionedTables):
         super().__init__(url, branch, self._opened(url, branch, takeover=takeover))
         self.database = database
         self._path: tuple[str, ...] = (schema,)
+        self.mounted = MountedSchemas()
+        """Schemas of tables that something else keeps, to be read beside those of this database."""
         self._kept: KeptCommands = ThreadKeptCommands()
         self.conflicts = ConflictTable(self)
         """What a `CALL onto_merge` on the branch left open: the table `onto_conflicts`."""
@@ -256,6 +256,8 @@ class Database(VersionedTables):
         transaction = self._session.transaction
         kept = commit and not (transaction is not None and transaction.failed)
         try:
+            if self.mounted and transaction is not None:
+                self._end_elsewhere(kept, transaction.dirty)
             if commit:
                 self._sessions.commit()
             else:
@@ -265,6 +267,17 @@ class Database(VersionedTables):
             if transaction is not None and self._session.transaction is None:
                 self._commands.ended(committed=committed)
         return committed
+
+    def _end_elsewhere(self, commit: bool, dirty: bool) -> None:
+        """End what a transaction does in other stores. If that fails, it is rolled back here as well."""
+        try:
+            if commit:
+                self.mounted.check_alone(is_dirty=dirty)
+            self.mounted.end(commit=commit)
+        except BaseException:
+            self.mounted.end(commit=False)
+            self._sessions.rollback()
+            raise
 
     connect = connecting.connect
 
@@ -305,7 +318,10 @@ class Database(VersionedTables):
                 return self._control(statement)
             with self._sessions.turn() if kind in _CHANGES and not _is_conflicts(statement) else \
                     self._sessions.leased():  # fmt: skip
-                return self._dispatched(statement, params, as_of)
+                try:
+                    return self._dispatched(statement, params, as_of)
+                finally:
+                    self.mounted.end(commit=False)  # the next statement sees what is newest
         if kind not in _ENDS:
             self._session.check_failed()
         try:
@@ -329,7 +345,7 @@ class Database(VersionedTables):
         if kind == "update" and isinstance(statement.tree, exp.Update) and is_target(statement.tree):
             return self.conflicts.update(statement.tree, params)
         if kind in _CHANGES:
-            return self._change(statement, params)
+            return row_changes.change(self, statement, params)
         if kind in ("create", "drop", "alter"):
             return self._define(statement, params)
         if kind == "define":
@@ -376,20 +392,6 @@ class Database(VersionedTables):
             return sequences.query(tree, numbers, lambda tree: QueryPlan(statement, tree, names).run(self._session, ()))
         return QueryPlan(statement, tree, names).run(self._session, ())
 
-    def _change(self, statement: ParsedStatement, params: Parameters) -> Result:
-        assert statement.tree is not None
-        with self._session.writing(statement.sql) as transaction:
-            catalog = self._session.fresh_catalog(transaction)
-            where = (catalog, self.database, self._path)
-            names = self._names(statement, catalog, None)
-
-            def changer(given: Mapping[str, pa.Table], writer: Writer) -> Changer:
-                return Changer(self._session, transaction, statement, params, names, where, given, writer)
-
-            writer = RowWriter(self._session.keyspace, transaction)
-            tree = names.expanded(statement.tree)
-            return run_chain(tree, changer, writer) if statement.kind == "chain" else changer({}, writer).run(tree)
-
     def _point(self, session: SqlSession, prepared: tuple[Any, QueryPlan], params: Parameters) -> Result | None:
         """The answer of a query for one key, in one statement; None if the query or the catalog is another."""
         (catalog, database, path), plan = prepared
@@ -407,7 +409,7 @@ class Database(VersionedTables):
         assert statement.tree is not None
         names = self._names(statement, catalog, at)
         plan = QueryPlan(statement, names.expanded(statement.tree), names)
-        if all(source.at is None for source in plan.sources):
+        if not plan.is_foreign and all(source.at is None for source in plan.sources):
             statement.prepared = (where, plan)
         return plan
 
@@ -417,7 +419,8 @@ class Database(VersionedTables):
 
     def _names(self, statement: ParsedStatement, catalog: SqlCatalog, at: int | None) -> StatementNames:
         """What the names of a statement mean."""
-        return StatementNames(statement, catalog, at, self.database, self._path, self._session.catalog, self._version)
+        return StatementNames(statement, catalog, at, self.database, self._path, self._session.catalog, self._version,
+                              self.mounted)
 
     def _version(self, moment: Any) -> int:
         """The version that is meant. Raises `SqlError` if it cannot be read."""
@@ -497,6 +500,7 @@ class Database(VersionedTables):
             marks = {"savepoint": session.savepoint, "rollback to": session.rollback_to, "release": session.release}
             marks[statement.kind](name)
             self._commands.temporary.mark(statement.kind, name)
+            self.mounted.mark(statement.kind, name)
         return Result("BEGIN" if statement.kind == "begin read only" else statement.kind.upper(), 0)
 
     # loading

@@ -12,6 +12,7 @@ from sqlglot import exp
 from ontolake.sql.catalog.objects import ViewMeta
 from ontolake.sql.catalog.records import SqlCatalog, Table
 from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
+from ontolake.sql.mounts import NOTHING_MOUNTED, MountedSchemas
 from ontolake.sql.plan import view_targets, views
 from ontolake.sql.plan.queries import QueryPlan, find_in
 from ontolake.sql.syntax.statements import NotConstant, ParsedStatement, constant, name_of, parse_one, position_of
@@ -23,15 +24,19 @@ class StatementNames:
     def __init__(
         self, statement: ParsedStatement, catalog: SqlCatalog, at: int | None, database: str | None,
         path: Sequence[str], catalog_at: Callable[[int], SqlCatalog], version: Callable[[Any], int],
+        mounted: MountedSchemas = NOTHING_MOUNTED,
     ) -> None:  # fmt: skip
-        """`catalog_at` gives the catalog of a version, `version` the version that a moment of the user means."""
+        """`catalog_at` gives the catalog of a version, `version` the version that a moment of the user means.
+        `mounted` are schemas that something else keeps."""
         self._statement, self._catalog, self._at = statement, catalog, at
         self._database, self._path = database, path
-        self._catalog_at, self._version = catalog_at, version
+        self._catalog_at, self._version, self._mounted = catalog_at, version, mounted
 
     def __call__(self, node: exp.Table) -> tuple[Table, int | None]:
         """The table that a node names, and its version. Raises `UnknownNameError`, `UnsupportedError`."""
         version = node.args.get("version")
+        if self._mounted and (foreign := self._mounted.find(node, self._path)) is not None:
+            return foreign, None
         if version is None:
             return self.table(node, self._catalog), self._at
         if version.args.get("kind") != "AS OF" or version.expression is None:
@@ -58,6 +63,8 @@ class StatementNames:
 
     def view(self, node: exp.Table) -> ViewMeta | None:
         """The view that a node names, if it is one."""
+        if self._mounted and self._mounted.knows(node, self._path):
+            return None
         catalog, version = self._catalog, node.args.get("version")
         if version is not None and version.args.get("kind") == "AS OF" and version.expression is not None:
             with suppress(NotConstant):
@@ -85,6 +92,9 @@ class StatementNames:
     def qualified(self, node: exp.Table) -> tuple[str, str, str]:
         """The database, schema and name of the table or view that a node names. Raises `UnknownNameError`."""
         view = self.view(node)
+        if self._mounted and self._mounted.knows(node, self._path):
+            raise UnsupportedError(f"{name_of(node.this)} is kept elsewhere, and cannot be named in a definition",
+                                   position=position_of(node, self._statement))
         full = self(node)[0].full_name if view is None else self._catalog.object_name(view)
         database, schema, name = full.split(".", 2)
         return database, schema, name

@@ -12,6 +12,7 @@ from ontolake.sql.database import Database, Version
 from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.history.conflict_table import ConflictTable
 from ontolake.sql.history.verbs import VersionedTables
+from ontolake.sql.mounts import MountedSchemas
 from ontolake.sql.results import Result
 from ontolake.sql.sessions import Sessions
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement
@@ -37,6 +38,7 @@ class SqlConnection(Database):
         """Who what is committed here is by, unless a call names another."""
         VersionedTables.__init__(self, parent.url, parent.branch, parent._sessions.connected())
         self.database, self._path = parent.database, parent._path
+        self.mounted = MountedSchemas(dict(parent.mounted.items()))
         self._kept = KeptCommands()
         self.conflicts = ConflictTable(self)
         self._one = threading.RLock()

@@ -35,6 +35,7 @@ from ontolake.sql.plan.conditions import (
     table_and_name,
 )
 from ontolake.sql.plan.derived import derive
+from ontolake.sql.plan.foreign import ForeignTable
 from ontolake.sql.plan.joins import key_requests
 from ontolake.sql.plan.limits import window_of
 from ontolake.sql.plan.matching import facts, normal
@@ -102,7 +103,9 @@ class QueryPlan:
         known = [each for each in tables if not _is_given(each[2], given)]
         found = {id(node): find(node) for _, _, node in known}
         self._check_columns(scopes, found)
-        alone = len(scopes) == 1 and len(known) == len(scopes[0].sources) == 1
+        self.is_foreign = any(isinstance(table, ForeignTable) for table, _ in found.values())
+        """Whether rows come from elsewhere, so that the plan serves one statement."""
+        alone = len(scopes) == 1 and len(known) == len(scopes[0].sources) == 1 and not self.is_foreign
         self._window = window_of(copy, found[id(known[0][2])][0]) if alone else None
         self._direct = None if self._window is None else self._directly(found)
         self._parts = frozenset(range(len(inner_parts(copy)))) if alone else frozenset()
@@ -113,7 +116,7 @@ class QueryPlan:
                 *_conditions(scope, alias, table, found)))  # fmt: skip
         self._requests = [each for scope in scopes for each in key_requests(scope.expression, [
             source for source, (its, _, _) in zip(self.sources, known, strict=True) if its is scope])]  # fmt: skip
-        whole = len(scopes) == 1 and len(known) == len(tables) == len(scopes[0].sources)
+        whole = not self.is_foreign and len(scopes) == 1 and len(known) == len(tables) == len(scopes[0].sources)
         self._small = small_query(copy, self.sources) if whole else None
         self._counted = row_count(copy) if alone else None
         for source, (_, _, node) in zip(self.sources, known, strict=True):
@@ -161,7 +164,7 @@ class QueryPlan:
         if self._small is not None and (few := self._small.run(session, chosen, parameters)) is not None:
             return few
         keep = keep and session.columns.room > 0 and not (session.transaction and session.transaction.dirty)
-        tables = {**self._read(session, chosen, keep), **self._given}
+        tables = {**self._read(session, chosen, keep, parameters), **self._given}
         return _result(execution.run(self._tree, tables, self._keys, self._enums(session.catalog), parameters,
                                      self._compiled))  # fmt: skip
 
@@ -223,12 +226,18 @@ class QueryPlan:
             for step in keyspace.steps(span, source.at, size, descending=window.descending) if room else ():
                 yield scans.read_table(keyspace, chosen._replace(spans=[step]), source.columns, source.at)
 
-    def _read(self, session: SqlSession, chosen: Sequence[AccessPath], keep: bool = False) -> dict[str, pa.Table]:
+    def _read(
+        self, session: SqlSession, chosen: Sequence[AccessPath], keep: bool = False, parameters: Parameters = (),
+    ) -> dict[str, pa.Table]:  # fmt: skip
         """The rows of all sources. A table that is read whole by several of them is read once."""
         keyspace = session.keyspace
-        found: dict[str, pa.Table] = {}
+        found: dict[str, pa.Table] = {
+            source.name: source.table.read(source.columns, source.conditions, parameters)
+            for source in self.sources if isinstance(source.table, ForeignTable)}  # fmt: skip
         whole: dict[tuple[int, int | None], list[tuple[TableSource, AccessPath]]] = {}
         for source, way in sorted(zip(self.sources, chosen, strict=True), key=lambda each: each[1].kind == "full scan"):
+            if source.name in found:
+                continue
             if way.kind == "full scan":
                 keys = joins.looked_up(keyspace, source, self._requests, found)
                 if keys is None:
@@ -320,6 +329,8 @@ class QueryPlan:
         return bound(self._tree, parameters)
 
     def _choose(self, session: SqlSession, source: TableSource, parameters: Parameters) -> AccessPath:
+        if isinstance(source.table, ForeignTable):
+            return AccessPath("foreign scan", source.table, None, (), frozenset())
         return access.choose(source.table, source.conditions, parameters, source.columns, session.keyspace,
                              source.facts)
 

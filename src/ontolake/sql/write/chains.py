@@ -11,7 +11,7 @@ from ontolake.sql.errors import SqlError, UnsupportedError
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import name_of
 from ontolake.sql.write.dml import Changer
-from ontolake.sql.write.row_writer import RowWriter, Writer
+from ontolake.sql.write.row_writer import Writer
 from ontolake.sql.write.rows import Rows
 from ontolake.sql.write.trees import with_ctes
 
@@ -34,7 +34,7 @@ class PendingChanges:
     def delete(self, old: Rows) -> None:
         self._changes.append((old, None))
 
-    def apply(self, writer: RowWriter) -> None:
+    def apply(self, writer: Writer) -> None:
         """Make the changes in their order."""
         changed: set[bytes] = set()
         for old, new in self._changes:
@@ -53,7 +53,7 @@ class PendingChanges:
                 writer.update(old, new)
 
 
-def run_chain(tree: exp.Expr, make: MakeChanger, writer: RowWriter) -> Result:
+def run_chain(tree: exp.Expr, make: MakeChanger, writer: Writer) -> Result:
     """Run a statement whose WITH writes. Returns what its last part gives."""
     pending, given = PendingChanges(), dict[str, pa.Table]()
     main = tree.copy()

@@ -23,6 +23,7 @@ from ontolake.sql.errors import (
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.vectors import stored_list
 from ontolake.sql.keyspace.versions import KeySpan
+from ontolake.sql.plan.foreign import ForeignTable
 from ontolake.sql.plan.queries import Find, QueryPlan
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.definitions import OVERRIDING
@@ -204,6 +205,7 @@ class Changer:
 
     def _insert_or(self, table: Table, new: Rows, conflict: exp.OnConflict, target: exp.Table) -> Rows:
         """Insert the rows that are new, and leave or change the others. Returns those that were written."""
+        _check_kept(table, "ON CONFLICT", "use MERGE")
         new.check()
         nothing = "NOTHING" in str(conflict.args.get("action") or "").upper()
         indexes = self._statement.once(self._where, conflict, "arbiters",
@@ -353,6 +355,8 @@ class Changer:
         """Run TRUNCATE: delete all rows, with CASCADE also those of tables that refer to them."""
         catalog = self._session.fresh_catalog(self._transaction)
         going = {table.id: table for table in (self._find(node)[0] for node in tree.expressions)}
+        for table in going.values():
+            _check_kept(table, "TRUNCATE", "use DELETE")
         waiting = list(going.values())
         while waiting:
             table = waiting.pop()
@@ -405,7 +409,8 @@ class Changer:
     def _kept(self, table: Table, columns: Sequence[pa.ChunkedArray]) -> Rows:
         """Rows that a query gave, as they are kept: a query gives all numbers of a column one scale."""
         found = fitted(table, columns)
-        if not len(found) or all((column.type.item or column.type).kind != Kind.NUMERIC for column in table.columns):
+        if not len(found) or isinstance(table, ForeignTable) or all(
+                (column.type.item or column.type).kind != Kind.NUMERIC for column in table.columns):
             return found
         keys_of = found.keys()
         there = self._session.keyspace.get_many(keys_of)
@@ -559,3 +564,9 @@ class Changer:
             return plain_result(verb, done, *returning.plain)
         found = self._query(returning.query(), {ROWS: returning.rows(done.arrow(), extra)})
         return Result(status, len(done), table=found.typed().rename_columns(returning.names))
+
+
+def _check_kept(table: Table, what: str, hint: str) -> None:
+    """Raise `UnsupportedError` for a table that something else keeps."""
+    if isinstance(table, ForeignTable):
+        raise UnsupportedError(f"{what} is not supported for {table.full_name}, which is kept elsewhere", hint=hint)

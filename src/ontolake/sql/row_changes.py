@@ -1,0 +1,66 @@
+"""Statements that change rows: those of this database, or of another store that a schema of it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ontolake.sql.keyspace.versions import Keyspace
+from ontolake.sql.results import Result
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement
+from ontolake.sql.transactions import SqlTransaction
+from ontolake.sql.write.chains import run_chain
+from ontolake.sql.write.dml import Changer
+from ontolake.sql.write.foreign import ForeignWriter
+from ontolake.sql.write.row_writer import RowWriter, Writer
+
+if TYPE_CHECKING:
+    from ontolake.sql.database import Database
+
+
+def change(self: Database, statement: ParsedStatement, params: Parameters) -> Result:
+    """Run INSERT, UPDATE, DELETE, MERGE or TRUNCATE, or several of them in one statement. Raises `SqlError`."""
+    if self.mounted and self.mounted.is_mentioned(statement.sql):
+        return _changed_anywhere(self, statement, params)
+    return _changed(self, statement, params, RowWriter)
+
+
+def _changed_anywhere(self: Database, statement: ParsedStatement, params: Parameters) -> Result:
+    """Run a statement that may change rows of another store: all of them or none."""
+    is_open = self.session.transaction is not None
+
+    def writer(keyspace: Keyspace, transaction: SqlTransaction) -> Writer:
+        return ForeignWriter(RowWriter(keyspace, transaction), self.mounted)
+
+    def done(transaction: SqlTransaction) -> None:
+        if not is_open:
+            self.mounted.check_alone(is_dirty=transaction.dirty)
+            self.mounted.end(commit=True)
+
+    with self.mounted.statement():
+        return _changed(self, statement, params, writer, (object(),), done)
+
+
+def _changed(
+    self: Database, statement: ParsedStatement, params: Parameters,
+    writes: Callable[[Keyspace, SqlTransaction], Writer], about: tuple[object, ...] = (),
+    done: Callable[[SqlTransaction], None] = lambda transaction: None,
+) -> Result:  # fmt: skip
+    """Run a statement. What it prepares is for statements `about` the same; `done` is called before it is committed."""
+    assert statement.tree is not None
+    session = self.session
+    with session.writing(statement.sql) as transaction:
+        catalog = session.fresh_catalog(transaction)
+        where = (catalog, self.database, self._path, *about)
+        names = self._names(statement, catalog, None)
+
+        def changer(given: Mapping[str, pa.Table], writer: Writer) -> Changer:
+            return Changer(session, transaction, statement, params, names, where, given, writer)
+
+        writer = writes(session.keyspace, transaction)
+        tree = names.expanded(statement.tree)
+        result = run_chain(tree, changer, writer) if statement.kind == "chain" else changer({}, writer).run(tree)
+        done(transaction)
+        return result
