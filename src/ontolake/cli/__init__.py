@@ -6,7 +6,7 @@ One module a group of commands, called like it: `graph`, `docs`, `sql`, `storage
 `storage_sql`), `query`, `events`, `schema`, `spark`, `pipeline`. Of any store: `info`, `log`, `diff`, `branch`, `tag`,
 `merge` with its relatives, `rows` (blame, erase), `copy`, and `verbs` (export, verify, gc). Of typed stores: `admin`
 (init, migrate), `commits`, `transfer` (import, export), `upkeep` (compact, index, convert). `conformance` runs suites,
-`version` names versions; `serve` and `token` are for servers; `common/` has what commands share.
+`version` names versions; `serve`, `pg` and `token` are for servers; `common/` has what commands share.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ontolake.cli.graph import app as graph
 from ontolake.cli.info import info
 from ontolake.cli.log import log
 from ontolake.cli.merge import cherry_pick, merge, restore, revert, undo
+from ontolake.cli.pg import pg
 from ontolake.cli.pipeline import app as pipeline
 from ontolake.cli.query import app as query
 from ontolake.cli.rows import blame, erase
@@ -93,6 +94,7 @@ app.add_typer(spark, name="spark")
 app.add_typer(graph, name="graph")
 app.command("sql")(sql)
 app.command("serve")(serve)
+app.command("pg")(pg)
 app.add_typer(token, name="token")
 
 # A wrong option or argument, from whichever click typer brings along.

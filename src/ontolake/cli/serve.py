@@ -20,6 +20,8 @@ Host = Annotated[str | None, typer.Option("--host", metavar="HOST", show_default
                                           help="Where to listen; this machine alone unless given.")]
 Port = Annotated[int | None, typer.Option("--port", metavar="PORT", min=0, max=65535, show_default=False,
                                           help="8400 unless given; 0 takes a free one.")]
+Pg = Annotated[int | None, typer.Option("--pg", metavar="PORT", min=0, max=65535, show_default=False,
+                                        help="Speak PostgreSQL's protocol too, at this port; 0 takes a free one.")]
 Tokens = Annotated[str | None, typer.Option("--tokens", metavar="FILE", show_default=False,
                                             help="The file of tokens.")]
 Audit = Annotated[str | None, typer.Option("--audit", metavar="FILE", show_default=False, help="The audit log.")]
@@ -32,27 +34,30 @@ _SWITCH = 0.001
 
 def serve(
     urls: Urls = None, config: Config = None, host: Host = None, port: Port = None, tokens: Tokens = None,
-    audit: Audit = None, readonly: Readonly = False, insecure: Insecure = False, json: Json = False,
+    audit: Audit = None, readonly: Readonly = False, insecure: Insecure = False, pg: Pg = None, json: Json = False,
 ) -> None:  # fmt: skip
     """Serve stores over HTTP: [dim]onto serve shop.db s3://lake/graph ./spaces/[/].
 
     Says the address and a token, then answers until it gets SIGTERM or SIGINT; what is under way is finished first.
     """
     given = {"host": host, "port": port, "tokens": tokens, "audit": audit, "readonly": readonly or None,
-             "insecure": insecure or None}  # fmt: skip
+             "insecure": insecure or None, "pg": pg}  # fmt: skip
     found = _config(urls or [], config, {name: value for name, value in given.items() if value is not None})
 
-    from ontolake.server.process import prepared
+    from ontolake.server.process import LOCAL, prepared
     from ontolake.server.telemetry import log_to_stderr
 
     with prepared(found) as ready:
         log_to_stderr(found.log_level)
         out = Out(json)
         if json:
-            out.document({"address": ready.address, "token": ready.token, "stores": list(ready.names)})
+            out.document({"address": ready.address, "token": ready.token, "stores": list(ready.names)} |
+                         ({} if ready.pg is None else {"pg": ready.pg.port}))
         else:
             out.say(f"serving {', '.join(ready.names)} at {ready.address}")
             out.say(f"token: {ready.token}" if ready.token is not None else "tokens: those of onto token list")
+            if ready.pg is not None:
+                out.say(f"PostgreSQL: {ready.pg.url(ready.names[0], LOCAL if ready.token else 'NAME')}")
         sys.stdout.flush()
         sys.setswitchinterval(_SWITCH)
         ready.listener.run()

@@ -4,6 +4,7 @@
     port = 8400
     tokens = "tokens.json"
     audit = "audit.jsonl"
+    pg = 5433
 
     [stores]
     shop = "shop.db"
@@ -69,6 +70,8 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    pg: int | None = None
+    """The port of PostgreSQL's protocol; None speaks HTTP alone."""
     tokens: str | None = None
     audit: str | None = None
     readonly: bool = False

@@ -70,6 +70,13 @@ class _Handle:
         """Whether it is closed when its last user is done."""
 
 
+class HeldStore(NamedTuple):
+    """An open store that a client holds. `release` gives it back, once; with True if it has failed."""
+
+    store: Any
+    release: Callable[[bool], None]
+
+
 class ServedStore:
     """One store behind a name."""
 
@@ -201,6 +208,16 @@ class ServedStore:
         with self._opening_of(_INLINE):
             if not self._kept.get(_INLINE):
                 self._give_back(self._opened(_INLINE), failed=False)
+
+    def hold(self, branch: str | None = None, *, write: bool) -> HeldStore:
+        """The store for a client that stays: for SQL tables, whose handles all share. Release it when the client goes.
+
+        Raises `RefusedError` if it is to be written to and the server only reads it, `Contended`.
+        """
+        if write and not self.writes:
+            raise RefusedError(403, f"the store {self.name!r} is served for reading only")
+        handle = self._take(_Use(write, self._at(branch)))
+        return HeldStore(handle.store, lambda failed: self._give_back(handle, failed))
 
     def _at(self, branch: str | None) -> str | None:
         """The branch as handles are kept by it: None for the first one, and where handles have all branches."""

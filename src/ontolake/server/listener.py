@@ -9,7 +9,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -23,19 +23,28 @@ _HEADERS = 64 * 1024
 """Bytes that the headers of a request may have."""
 
 
+class Beside(Protocol):
+    """Another protocol of the same server."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 class Listener:
     """An application on a socket. Port 0 takes a free one; `address` says which."""
 
     def __init__(
         self, app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None,
-        closing: asyncio.Event | None = None, tls: ssl.SSLContext | None = None,
+        closing: asyncio.Event | None = None, tls: ssl.SSLContext | None = None, beside: Beside | None = None,
     ) -> None:  # fmt: skip
-        """Bind the socket; nothing is answered until `run`. `closing` is set when the server ends.
+        """Bind the socket; nothing is answered until `run`. `closing` is set when the server ends. `beside` starts and
+        ends with it, on the same event loop.
 
         Raises `Invalid` if the address cannot be had.
         """
         limits = Limits() if limits is None else limits
-        self._socket = _bind(host, port)
+        self._socket = bind(host, port)
         self._host, self._tls = host, tls
         self._ended: BaseException | None = None
         config = uvicorn.Config(
@@ -44,7 +53,7 @@ class Listener:
             limit_concurrency=limits.connections, timeout_keep_alive=max(1, int(limits.idle_seconds)),
             timeout_graceful_shutdown=limits.grace_seconds, ssl_context_factory=None if tls is None else
             lambda *_: tls, ws_max_size=limits.body)  # fmt: skip
-        self._server = _Server(config, closing)
+        self._server = _Server(config, closing, beside)
 
     @property
     def address(self) -> str:
@@ -80,14 +89,23 @@ class Listener:
 class _Server(uvicorn.Server):
     """uvicorn, which tells followers when it ends, and returns after a signal instead of raising it again."""
 
-    def __init__(self, config: uvicorn.Config, closing: asyncio.Event | None) -> None:
+    def __init__(self, config: uvicorn.Config, closing: asyncio.Event | None, beside: Beside | None) -> None:
         super().__init__(config)
         self._closing = closing
+        self._beside = beside
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._beside is not None:
+            await self._beside.start()
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._closing is not None:
             self._closing.set()
-        await super().shutdown(sockets)
+        if self._beside is None:
+            await super().shutdown(sockets)
+        else:
+            await asyncio.gather(super().shutdown(sockets), self._beside.stop())
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -163,7 +181,7 @@ def _patient(seconds: float) -> type[_PatientProtocol]:
     return type("PatientProtocol", (_PatientProtocol,), {"patience": seconds})
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)

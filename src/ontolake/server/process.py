@@ -6,8 +6,9 @@ import hmac
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ontolake.extras import needs
 from ontolake.server.app import ServerOptions, StoreServer
 from ontolake.server.audit import AuditLog
 from ontolake.server.config import ServerConfig, default_audit, default_tokens
@@ -15,6 +16,11 @@ from ontolake.server.handles import ServedStores
 from ontolake.server.listener import Listener
 from ontolake.server.rights import Principal, TokenScope
 from ontolake.server.tokens import TokenFile, digest, new_secret
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ontolake.server.pg.listener import PgServer
 
 LOCAL = "local"
 """The name of the token that a server on loopback makes for itself, which lives as long as it."""
@@ -27,6 +33,8 @@ class Ready(NamedTuple):
     address: str
     token: str | None
     names: tuple[str, ...]
+    pg: PgServer | None = None
+    """PostgreSQL's protocol, if it is spoken."""
 
 
 @contextmanager
@@ -51,9 +59,25 @@ def prepared(config: ServerConfig) -> Iterator[Ready]:
         stack.callback(tokens.save_uses)
         server = StoreServer(stores, _authenticate(tokens, own),
                              ServerOptions(config.limits, config.cors.origins, audit, tokens))  # fmt: skip
+        pg = None if config.pg is None else _pg_server(config, stores, tokens, own, audit, tls)
         listener = Listener(server.app(), host=config.host, port=config.port, limits=config.limits,
-                            closing=server.closing, tls=tls)
-        yield Ready(listener, listener.address, own, tuple(served))
+                            closing=server.closing, tls=tls, beside=pg)
+        yield Ready(listener, listener.address, own, tuple(served), pg)
+
+
+def _pg_server(
+    config: ServerConfig, stores: ServedStores, tokens: TokenFile, own: str | None, audit: AuditLog,
+    tls: ssl.SSLContext | None,
+) -> PgServer:  # fmt: skip
+    """The server of PostgreSQL's protocol. Raises `Invalid` if its address cannot be had."""
+    with needs("sql", "PostgreSQL's protocol"):
+        from ontolake.server.pg.listener import PgOptions, PgServer
+        from ontolake.server.pg.startup import KnownCredentials, TokenCredentials
+
+    local = {} if own is None else {own: Principal(LOCAL, TokenScope.ADMIN)}
+    assert config.pg is not None
+    return PgServer(stores, KnownCredentials(local, TokenCredentials(tokens)),
+                    PgOptions(config.limits, audit, tls, config.insecure), host=config.host, port=config.pg)
 
 
 def _audit_path(config: ServerConfig) -> Path:

@@ -1,12 +1,13 @@
-"""SQL statements as a server takes them: what each one touches, and which ones no request may send.
+"""SQL statements as a server takes them: what each one touches, and which ones nobody may send.
 
-A request is one transaction and keeps nothing behind it, so what would outlive it (SET, PREPARE, cursors, temporary
-tables, BEGIN) is refused, and so is whatever reads or writes files of the server (COPY).
+A request over HTTP is one transaction and keeps nothing behind it, so what would outlive it (SET, PREPARE, cursors,
+temporary tables, BEGIN) is refused; a session of PostgreSQL's protocol takes it. Whatever reads or writes files of the
+server is refused to both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -31,16 +32,29 @@ _REFUSED = {
     "commit": "a request is one transaction", "rollback": "a request is one transaction",
 }  # fmt: skip
 _OUTLIVES = "nothing outlives a request"
+_SESSION = frozenset({
+    "use", "set", "reset", "discard", "begin", "begin read only", "commit", "rollback", "prepare", "deallocate",
+    "fetch", "move", "close", "lock", "set transaction", "set characteristics", "listen", "unlisten", "notify",
+})  # fmt: skip
+"""Statements that a session takes besides, and that touch no rows: EXECUTE and DECLARE are for what they run."""
 _HISTORY_OF_ALL = frozenset({"onto_branches", "onto_tags"})
 
 
 class StatementUse:
     """What the statements of a request do: `touches`, and whether they write."""
 
-    def __init__(self, store: ServedStore, statements: Sequence[ParsedStatement], params: Parameters,
-                 branch: str) -> None:
-        """Raises `UnsupportedError` for a statement that is not taken."""
+    def __init__(
+        self, store: ServedStore, statements: Sequence[ParsedStatement], params: Parameters, branch: str,
+        prepared: Callable[[str], ParsedStatement] | None = None,
+    ) -> None:  # fmt: skip
+        """`prepared` finds the prepared statements of a session; None for a request, which has none.
+
+        Raises `UnsupportedError` for a statement that is not taken.
+        """
         self._store, self._params, self._branch = store, params, branch
+        self._prepared = prepared
+        self.is_fixed = True
+        """Whether other parameters would touch the same."""
         self.touches: list[Touch] = [Touch(TokenScope.READ, branch)]
         for statement in statements:
             self._add(statement, alone=len(statements) == 1)
@@ -54,13 +68,18 @@ class StatementUse:
         if kind == "call":
             assert tree is not None
             self.touches += self._called(statement.names[0], tree)
-        elif kind == "explain":
+        elif kind == "explain" or (kind == "declare" and self._prepared is not None):
             assert statement.inner is not None
             self._add(statement.inner, alone=alone)
+        elif kind == "execute" and self._prepared is not None:
+            self.is_fixed = False
+            self._add(self._prepared(statement.names[0]), alone=alone)
+        elif kind == "copy" and self._prepared is not None:
+            self._copy(statement)
         elif kind in _WRITING and not is_temporary(tree):
             conflicts = isinstance(tree, exp.Update) and is_target(tree)
             self.touches.append(Touch(TokenScope.MERGE if conflicts else TokenScope.WRITE, self._branch))
-        elif kind not in READING and not (kind in _MARKS and not alone):
+        elif not self._is_taken(kind, alone=alone):
             what = "a temporary table" if kind in _WRITING else kind.upper()
             raise UnsupportedError(f"{what} is not taken in a request", position=statement.position(0),
                                    hint=_REFUSED.get(kind, _OUTLIVES))
@@ -68,6 +87,22 @@ class StatementUse:
             self.touches += self._history(tree)
             if tree.find(exp.DML) is not None or calls_in(tree):
                 self.touches.append(Touch(TokenScope.WRITE, self._branch))
+
+    def _is_taken(self, kind: str, *, alone: bool) -> bool:
+        """Whether a statement that writes no rows of the store is taken."""
+        if self._prepared is not None:
+            return kind in READING or kind in _SESSION or kind in _MARKS or kind in _WRITING
+        return kind in READING or (kind in _MARKS and not alone)
+
+    def _copy(self, statement: ParsedStatement) -> None:
+        """What COPY from or to the client touches."""
+        if statement.options["file"] is not None:
+            raise UnsupportedError("COPY with a file of the server is not taken", position=statement.position(0),
+                                   hint="COPY … FROM STDIN and TO STDOUT; \\copy in psql")
+        if statement.options["into"]:
+            self.touches.append(Touch(TokenScope.WRITE, self._branch))
+        elif statement.inner is not None:
+            self._add(statement.inner, alone=True)
 
     def _called(self, name: str, tree: exp.Expr) -> Iterator[Touch]:
         """What a procedure touches."""
@@ -113,6 +148,7 @@ class StatementUse:
 
     def _value(self, node: exp.Expr) -> Any:
         """A constant; None for an expression, which may have another value when it is run."""
+        self.is_fixed = self.is_fixed and node.find(exp.Placeholder) is None
         try:
             return constant(bound(node, self._params))
         except (NotConstant, OntolakeError, LookupError, TypeError):

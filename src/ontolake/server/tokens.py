@@ -1,4 +1,5 @@
-"""Tokens: secrets that are shown once and stored as SHA-256, with what each of them allows.
+"""Tokens: secrets that are shown once and stored as SHA-256, with what each of them allows. PostgreSQL's clients prove
+that they have one without sending it, which needs a verifier of SCRAM besides.
 
 They are in one file of mode 0600, which the command line and running servers share: a token that is created or revoked
 counts from the next request on.
@@ -23,6 +24,7 @@ import msgspec
 
 from ontolake.errors import AlreadyExists, Invalid, NotFound, SafetyRefusal
 from ontolake.folders import obstacle
+from ontolake.server.pg.scram import ScramVerifier
 from ontolake.server.rights import Principal, TokenScope
 
 PREFIX = "onto_"
@@ -44,6 +46,8 @@ class StoredToken(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     expires: datetime | None = None
     used: datetime | None = None
     """When it was last used, to the minute."""
+    scram: str | None = None
+    """What PostgreSQL's clients are checked against; tokens of earlier versions have none."""
 
     @property
     def principal(self) -> Principal:
@@ -116,7 +120,8 @@ class TokenFile:
                                     hint="revoke it first, or use another name")
             tokens[wanted.name] = StoredToken(
                 wanted.name, wanted.scope, digest(secret), now, wanted.stores, wanted.branches,
-                None if wanted.lifetime is None else now + wanted.lifetime)  # fmt: skip
+                None if wanted.lifetime is None else now + wanted.lifetime,
+                scram=str(ScramVerifier.of(secret)))  # fmt: skip
         return secret
 
     def revoke(self, name: str) -> None:
@@ -134,13 +139,27 @@ class TokenFile:
             for one in self._tokens:
                 if hmac.compare_digest(one.sha256, wanted) and one.holds(now):
                     found = one
-            if found is None:
-                return None
-            self._used[found.name] = now.replace(second=0, microsecond=0)
-        if (now - self._written).total_seconds() > _USE_SECONDS:
-            self._written = now
-            threading.Thread(target=self.save_uses, name="ontolake-token-uses", daemon=True).start()
+        if found is None:
+            return None
+        self.note_use(found.name)
         return found.principal
+
+    def find(self, name: str) -> StoredToken | None:
+        """The token of a name; None for one that is unknown, revoked or expired."""
+        now = datetime.now(UTC)
+        with self._lock:
+            self._refresh()
+            return next((one for one in self._tokens if one.name == name and one.holds(now)), None)
+
+    def note_use(self, name: str) -> None:
+        """A token was used: that is written down in a while."""
+        now = datetime.now(UTC)
+        with self._lock:
+            self._used[name] = now.replace(second=0, microsecond=0)
+            is_due = (now - self._written).total_seconds() > _USE_SECONDS
+            self._written = now if is_due else self._written
+        if is_due:
+            threading.Thread(target=self.save_uses, name="ontolake-token-uses", daemon=True).start()
 
     def save_uses(self) -> None:
         """Write down when tokens were last used. A file that cannot be written to is left alone."""

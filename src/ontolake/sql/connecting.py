@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ontolake.sql.database import Database
+    from ontolake.sql.database import Database, Version
     from ontolake.sql.sql_connection import SqlConnection
 
 
-def connect(self: Database, *, author: str | None = None) -> SqlConnection:
+def connect(self: Database, *, author: str | None = None, as_of: Version | None = None) -> SqlConnection:
     """A connection with a transaction, settings, prepared statements, cursors and temporary tables of its own, which
-    any thread may use, one at a time. What it commits is by `author`, unless a call names another.
+    any thread may use, one at a time. What it commits is by `author`, unless a call names another. With `as_of` its
+    queries read the tables as they were at a version or time.
 
     It runs statements as the database does. Close it before the database. Raises `UnsupportedError` for `:memory:`,
     which has one session for all.
     """
     from ontolake.sql.sql_connection import SqlConnection
 
-    return SqlConnection(self, author)
+    return SqlConnection(self, author, as_of)
 
 
 def open_private(*, fails_on_error: bool) -> Database:

@@ -7,7 +7,10 @@ import threading
 from ontolake.errors import Invalid
 from ontolake.history.operations import check_texts
 from ontolake.sql.cancellation import CANCELED
+from ontolake.sql.commands.cursors import Cursors
+from ontolake.sql.commands.prepared import PreparedStatements
 from ontolake.sql.commands.session import KeptCommands
+from ontolake.sql.commands.settings import Settings
 from ontolake.sql.database import Database, Version
 from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.history.conflict_table import ConflictTable
@@ -26,7 +29,7 @@ class SqlConnection(Database):
     database that it came from, so that an idle connection holds none.
     """
 
-    def __init__(self, parent: Database, author: str | None = None) -> None:
+    def __init__(self, parent: Database, author: str | None = None, as_of: Version | None = None) -> None:
         check_texts(author=author)
         if parent._sessions.is_alone:
             raise UnsupportedError(f"{parent.url} has one session for all, and no connections",
@@ -41,6 +44,8 @@ class SqlConnection(Database):
         self.mounted = MountedSchemas(dict(parent.mounted.items()))
         self._kept = KeptCommands()
         self.conflicts = ConflictTable(self)
+        self.as_of = as_of
+        """The version or time that queries read; None for the newest."""
         self._one = threading.RLock()
         self._closed = False
 
@@ -52,7 +57,58 @@ class SqlConnection(Database):
         with self._one:
             if self._closed:
                 raise Invalid(f"the connection to {self.url} is closed", hint="connect again")
-            return super().run(statement, params, as_of)
+            return super().run(statement, params, self.as_of if as_of is None else as_of)
+
+    def _dispatched(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
+        temporary = self._commands.temporary
+        if as_of is self.as_of and not temporary.is_empty and temporary.takes(statement):
+            return temporary.run(statement, params, past=False)  # which reads the other tables as they were
+        return super()._dispatched(statement, params, as_of)
+
+    def point(self, statement: ParsedStatement, params: Parameters) -> Result | None:
+        """The answer of a prepared query that takes one look at a file of this machine; None for all others, and if
+        somebody else has the session."""
+        sessions = self._sessions
+        if statement.prepared is None or statement.kind != "select" or self.as_of is not None or self._closed or \
+                not sessions.first.is_native or not self._commands.temporary.is_empty:
+            return None
+        session = sessions.held.session or sessions.first
+        if session.transaction is not None and session.transaction.failed:
+            return None
+        statement.check_parameters(params)
+        return self._point(session, statement.prepared, params)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this connection."""
+        return self._commands.settings
+
+    @property
+    def cursors(self) -> Cursors:
+        """The cursors that DECLARE has opened here."""
+        return self._commands.cursors
+
+    @property
+    def prepared(self) -> PreparedStatements:
+        """The statements that PREPARE has kept here."""
+        return self._commands.prepared
+
+    @property
+    def status(self) -> str:
+        """The state of the transaction as PostgreSQL's protocol has it: `I` for none, `T`, and `E` for a failed one."""
+        transaction = self._session.transaction
+        return "I" if transaction is None else "E" if transaction.failed else "T"
+
+    @property
+    def has_written(self) -> bool:
+        """Whether the open transaction has written anything."""
+        transaction = self._session.transaction
+        return transaction is not None and transaction.dirty
+
+    def fail(self) -> None:
+        """Let the open transaction do nothing but end, as after an error."""
+        with self._one:
+            self._session.fail()
 
     def _in_turn(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
         with written_by(self.author):

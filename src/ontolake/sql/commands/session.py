@@ -32,6 +32,11 @@ _UPKEEP = {
 """What to say of commands of upkeep that PostgreSQL needs."""
 
 
+_NEWS = {"listen": "Database.changes() tells what others have committed", "unlisten": "nothing is listened to",
+         "notify": "every commit is news by itself"}  # fmt: skip
+"""What to do instead of commands that need a server."""
+
+
 class KeptCommands:
     """What belongs to the session of a connection."""
 
@@ -58,7 +63,7 @@ class SessionCommands:
             "declare": self._declare, "fetch": self._fetch, "move": self._fetch, "close": self._close,
             "set": self._set, "show": self._show, "reset": self._reset, "discard": self._discard,
             "upkeep": self._upkeep, "lock": self._lock, "set transaction": self._set_transaction,
-            "set characteristics": self._set_characteristics,
+            "set characteristics": self._set_characteristics, **dict.fromkeys(_NEWS, _refuse_news),
         }  # fmt: skip
 
     def knows(self, kind: str) -> bool:
@@ -226,6 +231,11 @@ class SessionCommands:
         for names in tables:
             quoted = ".".join('"' + name.replace('"', '""') + '"' for name in names)
             self._db.find_table(quoted, catalog)
+
+
+def _refuse_news(statement: ParsedStatement, params: Parameters) -> Result:
+    raise UnsupportedError(f"{statement.kind.upper()} is not supported", position=statement.position(0),
+                           hint=_NEWS[statement.kind])  # fmt: skip
 
 
 _MODE = re.compile(r"ISOLATION LEVEL (?:SERIALIZABLE|REPEATABLE READ|READ COMMITTED|READ UNCOMMITTED)"

@@ -77,7 +77,8 @@ KNOWN: dict[str, Setting] = {
     "default_transaction_deferrable": Setting("off", _flag),
     "default_transaction_isolation": Setting("serializable", _level),
     "default_transaction_read_only": Setting("off", _flag), "extra_float_digits": Setting("1", _whole),
-    "idle_in_transaction_session_timeout": Setting("0", _duration), "integer_datetimes": Setting("on", None),
+    "idle_in_transaction_session_timeout": Setting("0", _duration), "idle_session_timeout": Setting("0", _duration),
+    "in_hot_standby": Setting("off", None), "integer_datetimes": Setting("on", None),
     "intervalstyle": Setting("postgres", _only("postgres", shown="postgres")), "jit": Setting("off", _flag),
     "lc_collate": Setting("C", None), "lc_ctype": Setting("C", None), "lc_messages": Setting("C", _any),
     "lc_monetary": Setting("C", _any), "lc_numeric": Setting("C", _any), "lc_time": Setting("C", _any),
@@ -102,6 +103,13 @@ class Settings:
         self._values = dict(self._defaults)
         self._before: dict[str, str] | None = None
         self._local: set[str] = set()
+        self.changes = 0
+        """Counts whatever may have changed a value."""
+
+    def start(self, name: str, value: str) -> None:
+        """Let a setting be this at first, and after RESET. Raises what `set` raises."""
+        self.set(name, [value])
+        self._defaults[name.lower()] = self._values[name.lower()]
 
     def get(self, name: str) -> str:
         """The value of a setting. Raises `UnknownNameError`."""
@@ -126,6 +134,7 @@ class Settings:
     def set(self, name: str, values: Sequence[str] | None, *, local: bool = False) -> None:
         """Set a setting, None to its default. Raises `UnknownNameError`, and `SqlError` for a value it cannot have."""
         name = name.lower()
+        self.changes += 1
         setting = KNOWN.get(name)
         if setting is None and "." not in name:
             raise _unknown(name)
@@ -146,6 +155,7 @@ class Settings:
 
     def reset(self) -> None:
         """Set all settings to their defaults."""
+        self.changes += 1
         self._values = dict(self._defaults)
 
     def begin(self) -> None:
@@ -156,6 +166,7 @@ class Settings:
         """A transaction ends: what it set for itself is as it was before, all of it if it was rolled back."""
         if self._before is None:
             return
+        self.changes += 1
         names = self._local if committed else set(self._values)
         for name in names:
             if name in self._before:

@@ -436,10 +436,22 @@ def _old_copy_options(tokens: TokenReader) -> dict[str, Any]:
     return found
 
 
+def _channel(kind: str) -> Callable[[TokenReader], Command]:
+    """LISTEN, UNLISTEN and NOTIFY, with the name of a channel."""
+
+    def read(tokens: TokenReader) -> Command:
+        name = "*" if kind == "unlisten" and tokens.accept("*") else tokens.name()
+        payload = tokens.text() if kind == "notify" and tokens.accept(",") else ""
+        return Command(kind, [name], {"payload": payload})
+
+    return read
+
+
 _READERS: dict[str, Callable[[TokenReader], Command | None]] = {
     "PREPARE": _prepare, "EXECUTE": _execute, "DEALLOCATE": _deallocate, "DECLARE": _declare,
     "FETCH": _fetch("fetch"), "MOVE": _fetch("move"), "CLOSE": _close, "SET": _set, "SHOW": _show, "RESET": _reset,
     "DISCARD": _discard, "VACUUM": _upkeep("VACUUM"), "ANALYZE": _upkeep("ANALYZE"), "ANALYSE": _upkeep("ANALYZE"),
     "CLUSTER": _upkeep("CLUSTER"), "REINDEX": _upkeep("REINDEX"), "CHECKPOINT": _upkeep("CHECKPOINT"),
-    "LOCK": _lock, "COPY": _copy,
+    "LOCK": _lock, "COPY": _copy, "LISTEN": _channel("listen"), "UNLISTEN": _channel("unlisten"),
+    "NOTIFY": _channel("notify"),
 }  # fmt: skip

@@ -59,8 +59,7 @@ _TRUE, _FALSE = ("", "true", "on", "1"), ("false", "off", "0")
 
 _INSTEAD = {
     "GRANT": "tables have no owners here; users of the server have rights", "REVOKE": "users of the server have rights",
-    "LISTEN": "Database.changes() tells what others have committed", "NOTIFY": "every commit is news by itself",
-    "UNLISTEN": "nothing is listened to", "DO": "run the statements from Python, in one transaction",
+    "DO": "run the statements from Python, in one transaction",
     "REFRESH": "a view is always fresh; CREATE TABLE AS keeps rows", "SECURITY": "users of the server have rights",
     "REASSIGN": "tables have no owners here", "IMPORT": "COPY and Database.copy_from take files",
     "LOAD": "COPY and Database.copy_from take files",
