@@ -15,7 +15,6 @@ In a process, as `onto pg` starts it; `url` has the password in it, so that psql
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -70,7 +69,7 @@ class PgProcess:
         self.errors = folder / "pg.log"
         command = [sys.executable, "-m", "ontolake", "pg", url, "--port", "0", *arguments]
         with self.errors.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=folder, env=dict(os.environ))
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=folder)
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().decode().strip()
         assert self.url, self.errors.read_text()

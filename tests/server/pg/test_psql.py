@@ -39,7 +39,8 @@ def test_queries_and_changes(wire: PgProcess) -> None:
 
 
 def test_an_error_fails_the_transaction(wire: PgProcess) -> None:
-    said, wrong = psql(wire, script="BEGIN; DELETE FROM item; SELECT 1 / 0; SELECT 1; COMMIT; SELECT count(*) FROM item;")
+    said, wrong = psql(wire, script="BEGIN; DELETE FROM item; SELECT 1 / 0; SELECT 1; COMMIT; "
+                                    "SELECT count(*) FROM item;")  # fmt: skip
     assert said == "BEGIN\nDELETE 2\nROLLBACK\n2\n"
     assert [line.split(":")[0] for line in wrong.splitlines()] == ["ERROR", "ERROR"]
     assert "aborted" in wrong
