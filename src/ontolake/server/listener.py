@@ -23,7 +23,7 @@ _HEADERS = 64 * 1024
 """Bytes that the headers of a request may have."""
 
 
-class Beside(Protocol):
+class SecondProtocol(Protocol):
     """Another protocol of the same server."""
 
     async def start(self) -> None: ...
@@ -36,7 +36,7 @@ class Listener:
 
     def __init__(
         self, app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None,
-        closing: asyncio.Event | None = None, tls: ssl.SSLContext | None = None, beside: Beside | None = None,
+        closing: asyncio.Event | None = None, tls: ssl.SSLContext | None = None, beside: SecondProtocol | None = None,
     ) -> None:  # fmt: skip
         """Bind the socket; nothing is answered until `run`. `closing` is set when the server ends. `beside` starts and
         ends with it, on the same event loop.
@@ -89,7 +89,7 @@ class Listener:
 class _Server(uvicorn.Server):
     """uvicorn, which tells followers when it ends, and returns after a signal instead of raising it again."""
 
-    def __init__(self, config: uvicorn.Config, closing: asyncio.Event | None, beside: Beside | None) -> None:
+    def __init__(self, config: uvicorn.Config, closing: asyncio.Event | None, beside: SecondProtocol | None) -> None:
         super().__init__(config)
         self._closing = closing
         self._beside = beside

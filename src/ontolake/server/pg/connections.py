@@ -20,7 +20,7 @@ from ontolake.server.pg.copying import CopyIn, CopyInput
 from ontolake.server.pg.messages import ProtocolViolation
 from ontolake.server.pg.scram import MECHANISM, ScramExchange
 from ontolake.server.pg.sessions import BIND, CLOSE, DESCRIBE, EXECUTE, FLUSH, PARSE, SYNC, Script, WireSession
-from ontolake.server.pg.startup import Credential
+from ontolake.server.pg.startup import ClientCredential
 from ontolake.sql.errors import SqlError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class PgConnection(asyncio.Protocol):
         self._take: Callable[[int, bytes], None] = self._refuse
         """What takes the next message."""
         self._parameters: dict[str, str] | None = None
-        self._credential: Credential | None = None
+        self._credential: ClientCredential | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard: list[bytes] = []
         self._copying: tuple[Script, CopyInput] | None = None
@@ -319,7 +319,7 @@ class PgConnection(asyncio.Protocol):
         self._take = self._refuse
         self._open(self._credential, user)
 
-    def _open(self, credential: Credential, user: str) -> None:
+    def _open(self, credential: ClientCredential, user: str) -> None:
         """Connect to the database on a thread, and begin the session."""
         assert self._parameters is not None
         self._server.check_room(self)

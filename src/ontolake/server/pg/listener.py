@@ -31,7 +31,7 @@ from ontolake.server.pg.databases import Databases
 from ontolake.server.pg.notifications import Notifications
 from ontolake.server.pg.scram import MockVerifiers
 from ontolake.server.pg.sessions import SessionEvents, WireSession
-from ontolake.server.pg.startup import Credentials, apply_parameters
+from ontolake.server.pg.startup import ClientCredentials, apply_parameters
 from ontolake.server.rights import ForbiddenError, Principal
 from ontolake.sql.errors import SqlError
 
@@ -56,7 +56,7 @@ class PgServer:
     """
 
     def __init__(
-        self, stores: ServedStores, credentials: Credentials, options: PgOptions | None = None, *,
+        self, stores: ServedStores, credentials: ClientCredentials, options: PgOptions | None = None, *,
         host: str = "127.0.0.1", port: int = 0,
     ) -> None:  # fmt: skip
         """Bind the socket; nothing is answered until `start`. Raises `Invalid` if the address cannot be had."""

@@ -16,17 +16,17 @@ from ontolake.sql.errors import SqlError
 NOT_SETTINGS = frozenset({"user", "database", "options", "replication"})
 
 
-class Credential(NamedTuple):
+class ClientCredential(NamedTuple):
     """Who has a name, and how to check the secret; `verifier` is None for a token that was made without one."""
 
     principal: Principal
     verifier: ScramVerifier | None
 
 
-class Credentials(Protocol):
+class ClientCredentials(Protocol):
     """The tokens that clients can come with."""
 
-    def find(self, name: str) -> Credential | None:
+    def find(self, name: str) -> ClientCredential | None:
         """Whoever has a name now; None if nobody does, or the token has expired."""
         ...
 
@@ -41,11 +41,11 @@ class TokenCredentials:
     def __init__(self, tokens: TokenFile) -> None:
         self._tokens = tokens
 
-    def find(self, name: str) -> Credential | None:
+    def find(self, name: str) -> ClientCredential | None:
         found = self._tokens.find(name)
         if found is None:
             return None
-        return Credential(found.principal, None if found.scram is None else _verifier(found.scram))
+        return ClientCredential(found.principal, None if found.scram is None else _verifier(found.scram))
 
     def used(self, name: str) -> None:
         self._tokens.note_use(name)
@@ -57,14 +57,14 @@ def _verifier(text: str) -> ScramVerifier:
 
 
 class KnownCredentials:
-    """Credentials that are known beforehand, by name: those of the server itself, and of tests."""
+    """ClientCredentials that are known beforehand, by name: those of the server itself, and of tests."""
 
-    def __init__(self, secrets: Mapping[str, Principal], others: Credentials | None = None) -> None:
+    def __init__(self, secrets: Mapping[str, Principal], others: ClientCredentials | None = None) -> None:
         """`secrets` has principals by their secrets; `others` are looked at for other names."""
-        self._known = {one.name: Credential(one, ScramVerifier.of(secret)) for secret, one in secrets.items()}
+        self._known = {one.name: ClientCredential(one, ScramVerifier.of(secret)) for secret, one in secrets.items()}
         self._others = others
 
-    def find(self, name: str) -> Credential | None:
+    def find(self, name: str) -> ClientCredential | None:
         found = self._known.get(name)
         return found if found is not None or self._others is None else self._others.find(name)
 
