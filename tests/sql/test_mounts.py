@@ -22,7 +22,7 @@ class Kept:
                      "more": None}, {"id": 3, "name": None, "tags": None, "more": {"a": 2}}]  # fmt: skip
         self.schema = pa.schema([("id", pa.int32()), ("name", pa.string()), ("tags", pa.list_(pa.string())),
                                  ("more", pa.struct([("a", pa.int64())]))])
-        self.keys = ["id"]
+        self.keys, self.hidden = ["id"], list[str]()
         self.asked: list[tuple[list[str], list[Filter]]] = []
         self.moments: list[Any] = []
         self.commits: list[list[ForeignChange]] = []

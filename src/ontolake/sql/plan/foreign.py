@@ -37,6 +37,11 @@ class ForeignRows(Protocol):
         """The columns that make a row unique; none if that is not known."""
         ...
 
+    @property
+    def hidden(self) -> Sequence[str]:
+        """Columns that `*` does not stand for and that nobody can set."""
+        ...
+
     def read(self, columns: Sequence[str], filters: Sequence[Filter]) -> pa.Table:
         """The rows in these columns; filters may leave more rows in than fulfil them, never fewer."""
         ...
@@ -89,6 +94,7 @@ class ForeignTable(Table):
         meta = TableMeta(id, 0, 0, name, tuple(by_name[key] for key in rows.keys), now(), len(columns) + 1)
         super().__init__(meta, "", schema, columns, ())
         self.schema = schema
+        self.visible = [column for column in self.columns if column.name not in rows.hidden]
         self.full_name = f"{schema}.{name}"
         self.rows, self._changes = rows, changes
 
