@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ontolake.sql.keyspace.rows import TOMBSTONE
 from ontolake.sql.keyspace.vectors import Strings, offsets_of
+
+
+T = TypeVar("T")
 
 
 class Batch(NamedTuple):
@@ -33,6 +37,23 @@ def fetched_ahead(batches: Iterator[Batch], size: int) -> Iterator[Batch]:
         while (batch := waiting.result()) is not None:
             waiting = pool.submit(next, batches, None)
             yield batch
+
+
+def ahead(actions: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """What actions return, in their order; while the caller works on one, the next is run."""
+    waiting = iter(actions)
+    first, second = next(waiting, None), next(waiting, None)
+    if first is None:
+        return
+    if second is None:
+        yield first()
+        return
+    with ThreadPoolExecutor(1, "sql-ahead") as pool:
+        found = pool.submit(first)
+        for action in chain([second], waiting):
+            found, before = pool.submit(action), found
+            yield before.result()
+        yield found.result()
 
 
 def living(batch: Batch) -> Batch:

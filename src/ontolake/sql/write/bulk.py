@@ -14,6 +14,7 @@ from ontolake.sql.catalog.coercion import READ_FROM_TEXT, coerced
 from ontolake.sql.catalog.records import IndexMeta, Table
 from ontolake.sql.errors import TypeMismatchError
 from ontolake.sql.keyspace import keys, vectors
+from ontolake.sql.keyspace.batches import ahead
 from ontolake.sql.keyspace.vectors import Strings
 from ontolake.sql.keyspace.versions import KeySpan
 from ontolake.sql.write import defaults, sorted_runs
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _KEPT = 8192
 """Rows from which on the columns of a first load are kept for queries: fewer are quickly read."""
+_PIECE = 65536
+"""Rows that are encoded and written at once."""
 
 
 def load(
@@ -136,10 +139,16 @@ def _sorted(found: Strings, rows: Rows) -> tuple[Strings, Rows]:
 
 
 def _insert(session: SqlSession, transaction: SqlTransaction, rows: Rows, found: Strings) -> None:
+    """Write sorted rows. The next ones are encoded while SQLite writes some."""
     keyspace = session.keyspace
     keyspace.revive(transaction.version, found)
+    pieces = [rows.slice(begin, min(begin + _PIECE, len(rows))) for begin in range(0, len(rows), _PIECE)]
+    begin = 0
     try:
-        keyspace.insert_strings(transaction.version, found, rows.value_strings())
+        for values in ahead(each.value_strings for each in pieces):
+            end = begin + len(values)
+            keyspace.insert_strings(transaction.version, found.slice(begin, end), values)
+            begin = end
     except apsw.ConstraintError as error:
         listed = found.to_list()
         taken = set(keyspace.get_many(listed, transaction.version - 1)) or set(listed[:1])

@@ -82,6 +82,12 @@ class Rows:
         wanted = pa.array(which, pa.int64())
         return Rows(self.table, columns=[column.take(wanted) for column in self.columns])
 
+    def slice(self, begin: int, end: int) -> Rows:
+        """The rows at places from `begin` to before `end`, of Arrow columns. Nothing is copied."""
+        found = Rows(self.table, columns=[column.slice(begin, end - begin) for column in self.columns])
+        found._checked, found._completed = self._checked, self._completed
+        return found
+
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table with the names of the columns."""
         return pa.table(self.columns, names=[column.name for column in self.table.columns])
