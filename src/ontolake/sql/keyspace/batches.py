@@ -12,7 +12,6 @@ import numpy as np
 from ontolake.sql.keyspace.rows import TOMBSTONE
 from ontolake.sql.keyspace.vectors import Strings, offsets_of
 
-
 T = TypeVar("T")
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
@@ -34,13 +35,13 @@ from ontolake.sql.catalog.records import (
 from ontolake.sql.errors import SerializationError, SqlError
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.commit_log import unpacked
-from ontolake.sql.keyspace.vectors import Strings, as_arrow, decode_keys
+from ontolake.sql.keyspace.vectors import Strings, as_arrow, decode_keys, decode_rows
 from ontolake.sql.keyspace.versions import BATCH, Keyspace, KeySpan
 from ontolake.sql.syntax.statements import ParsedStatement, name_of, position_of
 from ontolake.sql.write import index_expressions, sorted_runs
 from ontolake.sql.write.ddl import Definer
 from ontolake.sql.write.row_writer import RowWriter
-from ontolake.sql.write.rows import decoded, unique_violation
+from ontolake.sql.write.rows import decoded, entry_places, plain_entries, unique_violation
 from ontolake.sql.write.sorted_runs import Entries, SortedRuns
 
 if TYPE_CHECKING:
@@ -179,11 +180,19 @@ class _Snapshot:
 
     def __init__(self, session: SqlSession, table: Table, index: IndexMeta) -> None:
         self._session, self._table, self._index = session, table, index
+        self._plain = None if index.expressions or index.predicate else [
+            table.columns[n] for n in entry_places(table, index)]  # fmt: skip
+        """The columns that the entries consist of, unless they have to be worked out."""
         with session.reading():
             declared = session.keyspace.versions_of(keys.meta_key(keys.INDEX, table.id, index.index_id))
             self._at = self._seen = max(declared)
-            self._spans = list(session.keyspace.steps(table.span, self._moment(), BATCH))
+            self._kept = self._known() if self._moment() is None else None
+            self._spans = list(session.keyspace.steps(table.span, self._moment(), BATCH)) if self._kept is None else []
         self._stale: set[bytes] = set()
+
+    def _known(self) -> list[list[pa.Array]] | None:
+        """The columns that the entries consist of, if the cache has them."""
+        return None if self._plain is None else self._session.columns.known(self._session, self._table, self._plain)
 
     def _moment(self) -> int | None:
         version, _, floor = self._session.state()
@@ -194,11 +203,20 @@ class _Snapshot:
 
     def entries(self) -> Iterator[Entries]:
         """The entries of all rows, in no particular order. Others may write in between."""
+        for arrays in self._kept or ():
+            yield plain_entries(self._table, self._index, arrays)
         for span in self._spans:
             with self._session.reading():
                 batches = [batch.values for batch in self._session.keyspace.scan(span, self._moment())]
             for values in batches:
-                yield decoded(self._table, values).entry_set(self._index)
+                yield self._entries(values)
+
+    def _entries(self, values: Strings) -> Entries:
+        if self._plain is None:
+            return decoded(self._table, values).entry_set(self._index)
+        types = [column.type for column in self._table.all_columns]
+        return plain_entries(self._table, self._index,
+                             decode_rows(values, [column.wanted for column in self._plain], types))  # fmt: skip
 
     def catch_up(self, transaction: SqlTransaction, current: Table) -> set[bytes]:
         """Put the entries of rows that were written since, unless their writers have.

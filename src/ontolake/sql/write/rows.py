@@ -197,6 +197,8 @@ class Rows:
         """The entries of an index, one for each row that it has, in one buffer."""
         if self._index is None and (index.expressions or index.predicate):
             return self.indexed(index).entry_set(index)
+        if self._index is None:
+            return plain_entries(self.table, index, [self.columns[n] for n in entry_places(self.table, index)])
         found = checked_strings(self.table, self.entry_strings(index))
         return Entries(found, self._included_strings(index) if index.include_ids else None)
 
@@ -246,6 +248,21 @@ class Rows:
             value = self.tuples[number][self.table.place[column.column_id]]
             values.append(str(column.type.show(value)))
         return f"({', '.join(names)}) = ({', '.join(values)})"
+
+
+def entry_places(table: Table, index: IndexMeta) -> list[int]:
+    """The places of the columns that the entries of an index without expressions consist of."""
+    return [*table.entry_parts(index)[3], *(table.place[id] for id in index.include_ids)]
+
+
+def plain_entries(table: Table, index: IndexMeta, columns: Sequence[pa.Array]) -> Entries:
+    """The entries of an index without expressions, of the columns at `entry_places`."""
+    prefix, types, desc, places = table.entry_parts(index)
+    found = checked_strings(table, vectors.encode_keys(prefix, types, columns[: len(places)], desc))
+    if not index.include_ids:
+        return Entries(found, None)
+    included = [table.by_id[id].type for id in index.include_ids]
+    return Entries(found, vectors.encode_rows(included, columns[len(places) :], len(found)))
 
 
 def _fitting(table: Table, place: int, values: Any) -> pa.Array:
