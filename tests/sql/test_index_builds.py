@@ -176,3 +176,28 @@ def test_a_build_writes_every_entry_once_in_few_transactions(db: Database, count
     assert sum(counted) == 250_000
     assert db.version() - before <= 2 + 3
     assert db.execute("SELECT id FROM t WHERE a = 7919").fetchall() == [(1,)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [
+    "", "UPDATE t SET a = a + 1, s = NULL WHERE id % 3000 = 5", "DELETE FROM t WHERE id < 50"])  # fmt: skip
+def test_an_index_is_built_of_kept_columns_where_there_are_such(
+    native_place: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_builds, "PAGE", 3_000)
+    data = pa.table({"id": range(10_000), "a": pa.array([None if n % 7 == 0 else n * 31 % 97 for n in range(10_000)],
+                                                        pa.int64()), "s": [f"s{n}" for n in range(10_000)]})  # fmt: skip
+    with open_database(native_place) as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, s TEXT)")
+        db.bulk_load("t", data)
+        if change:
+            db.execute(change)
+        scanned = []
+        entries = index_builds._Snapshot._entries
+        monkeypatch.setattr(index_builds._Snapshot, "_entries", lambda self, values: scanned.append(1) or entries(
+            self, values))  # fmt: skip
+        db.execute("CREATE INDEX by_a ON t (a DESC) INCLUDE (s)")
+        assert bool(scanned) is bool(change), "rows are read only if the columns that are kept are not those of now"
+        assert list(db.verify()) == []
+        expected = db.execute("SELECT id, s FROM t WHERE a + 0 = 31 ORDER BY id").fetchall()
+        assert db.execute("SELECT id, s FROM t WHERE a = 31 ORDER BY id").fetchall() == expected != []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -27,8 +28,12 @@ class CompiledStatements:
     """What one statement was compiled to. Threads may share it."""
 
     def __init__(self, tree: exp.Expr) -> None:
-        self._is_fixed = not any(each.is_string and _is_momentary(each.name) for each in tree.find_all(exp.Literal))
+        self._tree = tree
         self._kept: dict[object, CompiledQuery] = {}
+
+    @cached_property
+    def _is_fixed(self) -> bool:
+        return not any(each.is_string and _is_momentary(each.name) for each in self._tree.find_all(exp.Literal))
 
     def key(self, parameters: Parameters, tables: Mapping[str, ReadableTable], about: object) -> object | None:
         """What a compiled form is kept under; None if it is for one run alone. `about` is what else it depends on."""

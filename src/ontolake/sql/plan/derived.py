@@ -5,7 +5,7 @@ Such a table becomes a query of its own, `(SELECT * FROM t) AS x (a, b)`, which 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from sqlglot import exp
 
@@ -13,9 +13,14 @@ from ontolake.sql.catalog.records import Table
 from ontolake.sql.syntax.statements import name_of
 
 
-def derive(tree: exp.Expr, find: Callable[[exp.Table], Table | None]) -> None:
-    """Replace tables of a statement that are used so. `find` gives None for a name that is not a table's."""
-    for join in list(tree.find_all(exp.Subquery)):
+def derive(
+    tree: exp.Expr, find: Callable[[exp.Table], Table | None], kinds: Collection[type[exp.Expr]]
+) -> None:
+    """Replace tables of a statement that are used so. `find` gives None for a name that is not a table's.
+
+    `kinds` are those of all nodes of the statement.
+    """
+    for join in list(tree.find_all(exp.Subquery)) if exp.Subquery in kinds else ():
         if isinstance(join.this, exp.Table) and join.args.get("alias") is not None:
             join.set("this", exp.Select(expressions=[exp.Star()]).from_(join.this))
     for node in list(tree.find_all(exp.Table)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -34,13 +34,17 @@ class Window(NamedTuple):
                                                                            parameters) or 0  # fmt: skip
 
 
-def window_of(tree: exp.Expr, table: Table) -> Window | None:
-    """What a query of one table wants of it, if each row of the answer comes from one row of the table."""
+def window_of(tree: exp.Expr, table: Table, kinds: Collection[type[exp.Expr]]) -> Window | None:
+    """What a query of one table wants of it, if each row of the answer comes from one row of the table.
+
+    `kinds` are those of all nodes of the query.
+    """
     if not isinstance(tree, exp.Select) or any(given for name, given in tree.args.items() if name not in _PLAIN):
         return None
-    if any(node is not tree for node in tree.find_all(*_OTHERWISE)):
+    if any(issubclass(kind, _OTHERWISE) and kind is not exp.Select for kind in kinds) or any(
+            node is not tree for node in tree.find_all(exp.Select)):  # fmt: skip
         return None
-    if any(gives_one_value(call) is False for call in tree.find_all(exp.Anonymous)):
+    if exp.Anonymous in kinds and any(gives_one_value(call) is False for call in tree.find_all(exp.Anonymous)):
         return None
     if tree.args.get("order") is not None and is_hiding(tree, [column.name for column in table.primary_key]):
         return None

@@ -90,14 +90,16 @@ class QueryPlan:
         self._given: dict[str, pa.Table] = {}
         self.sources: list[TableSource] = []
         copy = self._tree = tree.copy()
-        self._has_enums = any(each.this == exp.DType.USERDEFINED for each in copy.find_all(exp.DataType))
-        for each in copy.find_all(exp.CTE):
+        kinds = {type(node) for node in copy.walk()}  # which tells what need not be looked for
+        self._has_enums = any(each.this == exp.DType.USERDEFINED for each in (
+            copy.find_all(exp.DataType) if any(issubclass(kind, exp.DataType) for kind in kinds) else ()))
+        for each in copy.find_all(exp.CTE) if exp.CTE in kinds else ():
             if not isinstance(each.this, exp.Query | exp.Values):
                 raise UnsupportedError(f"{each.this.key.upper()} within WITH is not supported",
                                        hint="run it by itself, in one transaction")
-        if copy.find(exp.TableSample) is not None:
+        if exp.TableSample in kinds:
             raise UnsupportedError("TABLESAMPLE is not supported", hint="ORDER BY random() LIMIT takes any rows")
-        derive(copy, lambda node: _found(node, copy, given, find))
+        derive(copy, lambda node: _found(node, copy, given, find), kinds)
         scopes = list(traverse_scope(copy)) if isinstance(copy, exp.Query) else []
         tables = [(scope, alias, node) for scope in scopes for alias, node in _tables(scope)]
         known = [each for each in tables if not _is_given(each[2], given)]
@@ -106,7 +108,7 @@ class QueryPlan:
         self.is_foreign = any(isinstance(table, ForeignTable) for table, _ in found.values())
         """Whether rows come from elsewhere, so that the plan serves one statement."""
         alone = len(scopes) == 1 and len(known) == len(scopes[0].sources) == 1 and not self.is_foreign
-        self._window = window_of(copy, found[id(known[0][2])][0]) if alone else None
+        self._window = window_of(copy, found[id(known[0][2])][0], kinds) if alone else None
         self._direct = None if self._window is None else self._directly(found)
         self._parts = frozenset(range(len(inner_parts(copy)))) if alone else frozenset()
         for number, (scope, alias, node) in enumerate(known):
@@ -362,7 +364,7 @@ class QueryPlan:
             tables = {alias: found[id(node)][0] for alias, node in _tables(scope) if id(node) in found}
             if len(tables) != len(scope.sources) or scope.parent is not None:
                 continue
-            aliases = {name_of(each.args["alias"]) for each in scope.expression.find_all(exp.Alias)}
+            aliases: set[str] | None = None
             for column in scope.columns:
                 if column.find_ancestor(exp.Select) is not scope.expression:
                     continue
@@ -372,9 +374,13 @@ class QueryPlan:
                                            position=position_of(column, self._statement),
                                            hint=nearest(qualifier, tables))  # fmt: skip
                 candidates = [tables[qualifier]] if qualifier else list(tables.values())
-                if name in aliases or any(name in table.by_name for table in candidates):
+                if any(name in table.by_name for table in candidates):
                     continue
                 if isinstance(column.this, exp.Star) or not candidates:
+                    continue
+                if aliases is None:
+                    aliases = {name_of(each.args["alias"]) for each in scope.expression.find_all(exp.Alias)}
+                if name in aliases:
                     continue
                 if qualifier or len(candidates) == 1:
                     candidates[0].column(name, position_of(column, self._statement))
@@ -423,17 +429,22 @@ def _tables(scope: Scope) -> Iterator[tuple[str, exp.Table]]:
 def _needed(tree: exp.Expr, scope: Scope, alias: str, table: Table) -> list[ColumnMeta]:
     """The columns that a query may look at; all, if in doubt."""
     names: set[str] = set()
-    for star in scope.expression.find_all(exp.Star):
-        if not isinstance(star.parent, exp.Anonymous):
-            names = {column.name for column in table.visible}
-    for column in tree.find_all(exp.Column):
-        qualifier, name = table_and_name(column)
-        if qualifier in ("", alias):
-            names.add(name)
-    for join in tree.find_all(exp.Join):
-        if join.args.get("method"):
-            names |= {column.name for column in table.visible}
-        names |= {name_of(each) for each in join.args.get("using") or ()}
+    stars = scope.expression.find_all(exp.Star) if scope.expression is not tree else ()
+    if any(not isinstance(star.parent, exp.Anonymous) for star in stars):
+        names = {column.name for column in table.visible}
+    for node in tree.walk():
+        kind = type(node)
+        if kind is exp.Star:
+            if scope.expression is tree and not isinstance(node.parent, exp.Anonymous):
+                names |= {column.name for column in table.visible}
+        elif isinstance(node, exp.Column):
+            qualifier, name = table_and_name(node)
+            if qualifier in ("", alias):
+                names.add(name)
+        elif kind is exp.Join:
+            if node.args.get("method"):
+                names |= {column.name for column in table.visible}
+            names |= {name_of(each) for each in node.args.get("using") or ()}
     return [column for column in table.columns if column.name in names] or table.primary_key[:1]
 
 

@@ -390,10 +390,9 @@ class Changer:
         alias = alias_of(tree.this)
         outputs: list[exp.Expr] = [qualified(alias, column.name, f"o{n}") for n, column in enumerate(table.columns)]
         outputs += [exp.alias_(exp.Null() if node is None else node.copy(), f"n{n}") for n, node in enumerate(extra)]
-        query = exp.Select(expressions=outputs).from_(tree.this.copy())
-        query = joined_with(query, others)
+        query = joined_with(exp.Select(expressions=outputs, from_=exp.From(this=tree.this.copy())), others)
         if tree.args.get("where") is not None:
-            query = query.where(tree.args["where"].this.copy())
+            query.set("where", tree.args["where"].copy())
         whole = with_ctes(query, tree)
         if tree is not self._statement.tree or self._given or sequences.calls_in(whole):
             return self._query(whole)

@@ -10,8 +10,8 @@ from sqlglot import exp
 
 def qualified(alias: str, name: str, shown: str | None = None) -> exp.Expr:
     """A column of a table in a statement, under another name."""
-    found = exp.column(exp.to_identifier(name, quoted=True), exp.to_identifier(alias, quoted=True))
-    return found if shown is None else exp.alias_(found, shown)
+    found = exp.Column(this=exp.Identifier(this=name, quoted=True), table=exp.Identifier(this=alias, quoted=True))
+    return found if shown is None else exp.Alias(this=found, alias=exp.Identifier(this=shown, quoted=False))
 
 
 def aliased(name: str, alias: str) -> exp.Expr:
