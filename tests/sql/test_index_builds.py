@@ -185,8 +185,8 @@ def test_an_index_is_built_of_kept_columns_where_there_are_such(
     native_place: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_builds, "PAGE", 3_000)
-    data = pa.table({"id": range(10_000), "a": pa.array([None if n % 7 == 0 else n * 31 % 97 for n in range(10_000)],
-                                                        pa.int64()), "s": [f"s{n}" for n in range(10_000)]})  # fmt: skip
+    values = [None if n % 7 == 0 else n * 31 % 97 for n in range(10_000)]
+    data = pa.table({"id": range(10_000), "a": pa.array(values, pa.int64()), "s": [f"s{n}" for n in range(10_000)]})
     with open_database(native_place) as db:
         db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, s TEXT)")
         db.bulk_load("t", data)
