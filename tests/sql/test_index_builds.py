@@ -194,8 +194,12 @@ def test_an_index_is_built_of_kept_columns_where_there_are_such(
             db.execute(change)
         scanned = []
         entries = index_builds._Snapshot._entries
-        monkeypatch.setattr(index_builds._Snapshot, "_entries", lambda self, values: scanned.append(1) or entries(
-            self, values))  # fmt: skip
+
+        def noted(self: index_builds._Snapshot, values: Strings) -> Entries:
+            scanned.append(len(values))
+            return entries(self, values)
+
+        monkeypatch.setattr(index_builds._Snapshot, "_entries", noted)
         db.execute("CREATE INDEX by_a ON t (a DESC) INCLUDE (s)")
         assert bool(scanned) is bool(change), "rows are read only if the columns that are kept are not those of now"
         assert list(db.verify()) == []
