@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from ontolake.sql import open_database
-from ontolake.sql.errors import UniqueError
+from ontolake.sql.errors import ForeignKeyError, UniqueError
 from ontolake.sql.keyspace import mass_writes, nodes, versions
+from ontolake.sql.write import bulk, foreign_keys
 
 COUNT = 900
 
@@ -87,3 +88,58 @@ def test_the_node_of_a_version_is_the_same_in_sql() -> None:
         sql = f"SELECT {nodes.expression('?1', until)}"
         found = [connection.execute(sql, (version,)).fetchone()[0] for version in range(1, until)]
         assert found == [nodes.node(version, until) for version in range(1, until)]
+
+
+@pytest.mark.parametrize("piece", [7, 4096])
+def test_a_load_in_pieces_is_one_commit_with_every_row(
+    native_place: str, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    """Rows are encoded in pieces while others are written; a key that is there already undoes all of them."""
+    monkeypatch.setattr(bulk, "_PIECE", piece)
+    texts = [None if n % 5 == 0 else "ü" * (n % 13) for n in range(100)]
+    lists = [None if n % 3 == 0 else [n, None] for n in range(100)]
+    data = pa.table({"id": [n * 37 % 101 for n in range(100)], "t": texts, "l": lists})
+    with open_database(native_place) as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, t TEXT, l BIGINT[])")
+        before = db.version()
+        assert db.bulk_load("t", data) == 100
+        assert db.version() == before + 1
+        rows = sorted(zip(*data.to_pydict().values(), strict=True))
+        assert db.execute("SELECT * FROM t ORDER BY id").fetchall() == rows
+        with pytest.raises(UniqueError, match="= \\(50\\)"):
+            db.bulk_load("t", pa.table({"id": [*range(200, 280), 50]}))
+        assert db.execute("SELECT count(*) FROM t").fetchone() == (100,)
+        assert list(db.verify()) == []
+
+
+FAMILIES = {
+    "one column": ("a BIGINT PRIMARY KEY", "x BIGINT REFERENCES p", lambda n: {"x": n % 50}, {"x": 50}),
+    "two columns": ("a BIGINT, b TEXT, PRIMARY KEY (b, a)", "x BIGINT, y TEXT, FOREIGN KEY (x, y) REFERENCES p (a, b)",
+                    lambda n: {"x": n % 50, "y": f"b{n % 50}"}, {"x": 3, "y": "b4"}),
+    "of another integer": ("a BIGINT PRIMARY KEY", "x SMALLINT REFERENCES p", lambda n: {"x": n % 50}, {"x": 50}),
+    "deferred": ("a BIGINT PRIMARY KEY", "x BIGINT REFERENCES p DEFERRABLE INITIALLY DEFERRED",
+                 lambda n: {"x": n % 50}, {"x": 50}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_load_checks_references_by_the_column(
+    family: str, monkeypatch: pytest.MonkeyPatch, native_place: str
+) -> None:
+    parent, child, good, bad = FAMILIES[family]
+    with open_database(native_place) as db:
+        db.execute(f"CREATE TABLE p ({parent}); CREATE TABLE c (id BIGINT PRIMARY KEY, {child})")
+        db.bulk_load("p", pa.Table.from_pylist([{"a": n, "b": f"b{n}"} for n in range(50)]).select(
+            ["a", "b"] if "b TEXT" in parent else ["a"]))  # fmt: skip
+        rows = [{"id": n, **good(n)} for n in range(300)]
+        rows[7]["x"] = None
+        broken = [*rows[:-1], {"id": 999, **bad}]
+        with pytest.raises(ForeignKeyError, match="is not in"):
+            db.bulk_load("c", pa.Table.from_pylist(broken))
+        assert db.execute("SELECT count(*) FROM c").fetchone() == (0,)
+        db.execute("BEGIN")
+        assert db.bulk_load("c", pa.Table.from_pylist(rows)) == 300
+        db.execute("ROLLBACK")
+        monkeypatch.setattr(foreign_keys, "values_of", lambda *given: pytest.fail("rows were looked at one by one"))
+        assert db.bulk_load("c", pa.Table.from_pylist(rows)) == 300
+        assert list(db.verify()) == []

@@ -47,6 +47,13 @@ def is_ascending(keys: Strings) -> bool:
     return len(keys) < 2 or bool(pc.all(pc.less(column[:-1], column[1:])).as_py())
 
 
+def count(connection: apsw.Connection, wanted: Strings) -> int:
+    """How many of some keys `latest` has."""
+    sql = "SELECT count(*) FROM carray(?) AS wanted CROSS JOIN latest ON latest.key = wanted.value"
+    return sum(int(str(connection.execute(sql, (apsw.carray(tuple(some.to_list())),)).get))
+               for some in _batches(wanted))  # fmt: skip
+
+
 def _batches(wanted: Strings) -> Iterator[Strings]:
     return (wanted.slice(begin, min(begin + _BATCH, len(wanted))) for begin in range(0, len(wanted), _BATCH))
 

@@ -240,6 +240,11 @@ class Routed(Keyspace):
                     home.count(piece, limit - found, home.moment(at))
         return found
 
+    def has_all(self, wanted: Strings) -> bool:
+        if self.parts or self.reads is not None:
+            return len(self.get_many(wanted.to_list())) == len(wanted)
+        return super().has_all(wanted)
+
     def insert(self, version: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         if not self.parts:
             super().insert(version, entries)

@@ -148,6 +148,11 @@ class Keyspace:
                     break
         return found
 
+    def has_all(self, wanted: Strings) -> bool:
+        """Whether all of some keys, each given once, are there now."""
+        there = len(self.get_many(wanted.to_list())) if self.is_branch else mass_writes.count(self.connection, wanted)
+        return there == len(wanted)
+
     def _at_level(self, line: int, chunk: Sequence[bytes], at: int | None) -> dict[bytes, bytes]:
         """The values that a line itself has for some keys."""
         marks, padded = packing.padded(chunk)

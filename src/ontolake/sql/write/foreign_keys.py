@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ontolake.sql.catalog.coercion import coerced
 from ontolake.sql.catalog.objects import ForeignKeyMeta
 from ontolake.sql.catalog.records import PUBLIC, ColumnMeta, SqlCatalog, Table
@@ -62,11 +65,15 @@ def as_child(child: Table, parent: Table, foreign: ForeignKeyMeta, values: Seque
     return _converted(columns_of(parent, foreign.parent_column_ids), columns_of(child, foreign.column_ids), values)
 
 
+def _is_alike(one: ColumnMeta, other: ColumnMeta) -> bool:
+    """Whether equal values of two columns have the same stored forms."""
+    return one.type.kind == other.type.kind and one.type.scale == other.type.scale
+
+
 def _converted(
     source: Sequence[ColumnMeta], target: Sequence[ColumnMeta], values: Sequence[Values]
 ) -> list[Values]:  # fmt: skip
-    if all(one.type.kind == other.type.kind and one.type.scale == other.type.scale
-           for one, other in zip(source, target, strict=True)):  # fmt: skip
+    if all(map(_is_alike, source, target)):
         return list(values)
     lists = []
     for n, (one, other) in enumerate(zip(source, target, strict=True)):
@@ -152,7 +159,8 @@ def _rows_behind(keyspace: Keyspace, table: Table, entries: Sequence[bytes], at:
 
 
 def settle(session: SqlSession, transaction: SqlTransaction, since: int, *, all: bool = False) -> None:
-    """Do what foreign keys ask for, of what was noted from a place on. With `all`, check what was deferred.
+    """Do what foreign keys ask for, of what was noted from a place on. With `all`, check what may have been deferred:
+    of the others every statement has been checked.
 
     Raises `ForeignKeyError`.
     """
@@ -171,11 +179,11 @@ def settle(session: SqlSession, transaction: SqlTransaction, since: int, *, all:
             continue
         if noted.new is not None:
             for foreign in table.foreign_keys:
-                if all or not _is_deferred(transaction, foreign):
+                if foreign.deferrable if all else not _is_deferred(transaction, foreign):
                     _check_children(session, catalog, foreign, noted.new, noted.old)
         if noted.old is not None:
             for foreign in table.referenced_by:
-                if all or not _is_deferred(transaction, foreign):
+                if foreign.deferrable if all else not _is_deferred(transaction, foreign):
                     _check_parents(session, catalog, foreign, noted.old)
 
 
@@ -237,6 +245,8 @@ def _check_children(
     child = catalog.by_id[foreign.table_id]
     if any(id not in new.table.place for id in foreign.column_ids):
         return
+    if old is None and not new.few and _are_present(session.keyspace, catalog, foreign, new):
+        return
     found = values_of(new, foreign.column_ids)
     if old is not None:
         before = values_of(old, foreign.column_ids)
@@ -245,6 +255,31 @@ def _check_children(
         if next(found_rows(session.keyspace, child, foreign.column_ids, [broken.values]), None) is not None \
                 or None in broken.values:  # the row may have been changed again since  # fmt: skip
             raise _violation(catalog, broken)
+
+
+def _are_present(keyspace: Keyspace, catalog: SqlCatalog, foreign: ForeignKeyMeta, new: Rows) -> bool:
+    """Whether all rows refer to primary keys that are there, worked out by the column. False if that is not known."""
+    child, parent = catalog.by_id[foreign.table_id], catalog.by_id[foreign.parent_id]
+    key_ids = parent.meta.primary_key_column_ids
+    if sorted(foreign.parent_column_ids) != sorted(key_ids):
+        return False
+    of = dict(zip(foreign.parent_column_ids, foreign.column_ids, strict=True))
+    if not all(_is_alike(parent.by_id[id], child.by_id[of[id]]) for id in key_ids):
+        return False
+    columns = [new.columns[new.table.place[of[id]]] for id in key_ids]
+    if any(column.null_count for column in columns):
+        if foreign.full and len(columns) > 1:
+            return False
+        whole = columns[0].is_valid()
+        for column in columns[1:]:
+            whole = pc.and_(whole, column.is_valid())
+        columns = [column.filter(whole) for column in columns]
+    if not len(columns[0]):
+        return True
+    if len(columns) == 1 and not isinstance(columns[0].type, pa.BaseExtensionType):
+        columns = [columns[0].unique()]
+    found = vectors.encode_keys(parent.prefix, parent.key_types, columns)
+    return keyspace.has_all(vectors.from_arrow(vectors.as_arrow(found).unique()))
 
 
 def missing(
