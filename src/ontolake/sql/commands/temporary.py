@@ -61,6 +61,16 @@ class TemporaryTables:
         tree = statement.tree
         if statement.kind == "create" and isinstance(tree, exp.Create) and is_temporary(tree):
             return self._create(statement, tree, params)
+        where, changed = self.place(statement, past=past)
+        done = where.run(changed, params)
+        return done if where is self._db else self._ended(done)
+
+    def place(self, statement: ParsedStatement, *, past: bool = False) -> tuple[Database, ParsedStatement]:
+        """Where a statement that names temporary tables is run, and as what: with rows of tables on the other side.
+
+        Raises `SqlError`.
+        """
+        tree = statement.tree
         if tree is None or statement.kind not in _RUN:
             raise UnsupportedError(f"{statement.kind.upper()} is not supported with a temporary table",
                                    hint="name a table that is not temporary, with its schema")
@@ -77,12 +87,12 @@ class TemporaryTables:
         if own and len(own) < len(targets):
             raise UnsupportedError(f"{statement.kind.upper()} is not supported for temporary and other tables at once",
                                    hint="use two statements")
-        return self._change(statement, copied, params) if own else self._read(statement, copied, params)
+        return self._change(statement, copied) if own else self._read(statement, copied)
 
     # statements
 
-    def _read(self, statement: ParsedStatement, tree: exp.Expr, params: Parameters) -> Result:
-        """Run a statement on the tables at hand, with rows of temporary ones."""
+    def _read(self, statement: ParsedStatement, tree: exp.Expr) -> tuple[Database, ParsedStatement]:
+        """A statement for the tables at hand, with rows of temporary ones."""
         if isinstance(tree, exp.Create) and not query_tables.is_query_table(tree):
             raise UnsupportedError(f"CREATE {tree.kind} cannot read a temporary table", hint="CREATE TABLE … AS can")
         given: dict[str, pa.Table] = {}
@@ -90,10 +100,10 @@ class TemporaryTables:
             name = name_of(node.this)
             given[f"{SCHEMA} {name}"] = self._rows(name)
             _stand_in(node, f"{SCHEMA} {name}")
-        return self._db.run(statement.changed(tree, given), params)
+        return self._db, statement.changed(tree, given)
 
-    def _change(self, statement: ParsedStatement, tree: exp.Expr, params: Parameters) -> Result:
-        """Run a statement on temporary tables, with rows of others."""
+    def _change(self, statement: ParsedStatement, tree: exp.Expr) -> tuple[Database, ParsedStatement]:
+        """A statement for temporary tables, with rows of others."""
         if isinstance(tree, exp.Alter):
             _check_definition(tree)
             for action in tree.args["actions"]:
@@ -114,7 +124,7 @@ class TemporaryTables:
                 name = f"main {len(given)}"
                 given[name] = self._db.run(parse_one(f"SELECT * FROM {bare.sql(DIALECT)}"), ()).typed()
                 _stand_in(node, name)
-        return self._ended(self._opened().run(statement.changed(tree, given), params))
+        return self._opened(), statement.changed(tree, given)
 
     def _create(self, statement: ParsedStatement, tree: exp.Create, params: Parameters) -> Result:
         node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this

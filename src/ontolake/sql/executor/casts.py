@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ontolake.sql.errors import DataError, TypeMismatchError
-from ontolake.sql.executor import literals, python_functions
+from ontolake.sql.executor import literals, parameter_types, python_functions
 from ontolake.sql.executor.pg_types import (
     BYTEA,
     DIGITS,
@@ -43,6 +43,7 @@ def _from_unknown(given: TypedSql, to: PgType, explicit: bool) -> TypedSql:
     if to.name == "unknown":
         return given
     if given.text is None:
+        parameter_types.expect(given, to)
         to = to._replace(scale=max(to.scale, 0))
         return given._replace(sql=f"CAST({given.sql} AS {to.duck})", type=to)
     sql, type = literals.read(given.text, to)

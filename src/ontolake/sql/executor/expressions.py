@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, UnsupportedError
-from ontolake.sql.executor import calls, casts, literals, operators, records, text_functions
+from ontolake.sql.executor import calls, casts, literals, operators, parameter_types, records, text_functions
 from ontolake.sql.executor.forms import FORMS, Forms
 from ontolake.sql.executor.pg_types import (
     BOOL,
@@ -30,7 +30,7 @@ from ontolake.sql.executor.pg_types import (
 from ontolake.sql.executor.scopes import CompiledQuery, Scope
 from ontolake.sql.executor.typed import TypedSql, merged
 from ontolake.sql.syntax.dialect import DIALECT
-from ontolake.sql.syntax.statements import name_of
+from ontolake.sql.syntax.statements import mark_place, name_of
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -135,6 +135,12 @@ class Expressions(Forms):
         if relation.scalar:  # the row of a function that gives one value is that value
             return relation.columns[0].typed()
         return records.record([each.typed() for each in relation.columns], [each.name for each in relation.columns])
+
+    def _parameter(self, node: exp.Placeholder, scope: Scope) -> TypedSql:
+        types, place = parameter_types.learning(), mark_place(node)
+        if types is None or not isinstance(place, int):
+            raise UnsupportedError(f"{node.sql(DIALECT)} has no value")
+        return types.parameter(place)
 
     def _paren(self, node: exp.Paren, scope: Scope) -> TypedSql:
         return self.expression(node.this, scope)
@@ -293,8 +299,10 @@ class Expressions(Forms):
             return merged("(" + " OR ".join(each.sql for each in tests) + ")", BOOL, tests)
         if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Query):
             return self._in_query("=", "ANY", [self.expression(node.this, scope)], node.expressions[0], scope)
-        value = self.expression(node.this, scope)
-        pairs = [operators.matched("=", value, self.expression(each, scope)) for each in node.expressions]
+        value, items = self.expression(node.this, scope), [self.expression(each, scope) for each in node.expressions]
+        for each in items if len(items) > 1 else ():
+            parameter_types.expect(each, value.type)
+        pairs = [operators.matched("=", value, each) for each in items]
         parts = [each for pair in pairs for each in pair]
         if len({pair[0].sql for pair in pairs}) == 1:
             return merged(f"({pairs[0][0].sql} IN ({', '.join(pair[1].sql for pair in pairs)}))", BOOL, parts)
@@ -420,6 +428,7 @@ class Expressions(Forms):
 Method = Callable[[Any, Any, Scope], TypedSql]
 _METHODS: dict[type[exp.Expr], Method] = {
     **FORMS,
+    exp.Placeholder: Expressions._parameter,
     exp.Literal: Expressions._literal, exp.RawString: Expressions._text, exp.ByteString: Expressions._text,
     exp.National: Expressions._text, exp.Concat: Expressions._national, exp.HexString: Expressions._bytes,
     exp.Null: Expressions._null, exp.Boolean: Expressions._boolean, exp.Interval: Expressions._interval,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from ontolake.sql.errors import SqlError, TypeMismatchError, UnknownNameError
-from ontolake.sql.executor import casts, literals, python_functions
+from ontolake.sql.executor import casts, literals, parameter_types, python_functions
 from ontolake.sql.executor.pg_types import (
     BOOL,
     BYTEA,
@@ -105,6 +105,8 @@ def alike(operator: str, left: TypedSql, right: TypedSql) -> tuple[TypedSql, Typ
     one, other = left.type, right.type
     if one.name == other.name == "unknown":
         return casts.converted(left, TEXT), casts.converted(right, TEXT)
+    if "unknown" in (one.name, other.name) and "bpchar" in (one.name, other.name):
+        parameter_types.expect(left if one.name == "unknown" else right, PgType("bpchar"))
     if one.name == "unknown":
         return _read_as(_unpadded(left, other), _comparable(right)), _comparable(right)
     if other.name == "unknown":

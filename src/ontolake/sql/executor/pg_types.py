@@ -16,6 +16,7 @@ from sqlglot import exp
 from ontolake.sql import types
 from ontolake.sql.errors import UnknownNameError, UnsupportedError
 from ontolake.sql.syntax.statements import name_of
+from ontolake.sql.types import oids
 from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW, RECORD_ARROW
 
 DIGITS = 38
@@ -57,6 +58,8 @@ class PgType(NamedTuple):
     """The names and types of a row's fields."""
     arrow: pa.DataType | None = None
     """The Arrow type of a numeric column without digits, as which it is handed out again."""
+    modifier: int = -1
+    """What PostgreSQL keeps of the numbers in parentheses, of a column as it is; -1 if there are none."""
 
     @property
     def family(self) -> str:
@@ -256,6 +259,19 @@ _ARROW = (
     (TEXT, (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
     (BYTEA, (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)),
 )  # fmt: skip
+
+
+def of_column(type: types.Type) -> PgType:
+    """The type of a column as statements are described with it: with its length, and its digits as a `modifier`."""
+    if type.item is not None:
+        return of_column(type.item).array
+    if type.kind == types.Kind.ENUM:
+        return PgType(type.name, labels=type.labels)
+    name, modifier = oids.builtin_name(type), oids.type_modifier(type)
+    fine = type.kind == types.Kind.TIMESTAMP_NS
+    if type.kind == types.Kind.DECIMAL:
+        return PgType(name, type.precision, type.scale, modifier=modifier)
+    return PgType(name, length=type.length, fine=fine, modifier=modifier)
 
 
 def to_arrow(type: PgType, given: pa.DataType) -> pa.DataType:

@@ -10,6 +10,7 @@ from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, Uns
 from ontolake.sql.executor import casts, operators, records
 from ontolake.sql.executor.aggregates import direction
 from ontolake.sql.executor.names import output_name
+from ontolake.sql.executor.parameter_types import learning
 from ontolake.sql.executor.pg_types import DIGITS, INT8, RECORD, TEXT, PgType, common, numeric
 from ontolake.sql.executor.scopes import CompiledQuery, Cte, Output, Scope, VisibleColumn
 from ontolake.sql.executor.sources import FromCompiler
@@ -323,6 +324,8 @@ class Queries(FromCompiler):
 
     def _output(self, value: TypedSql) -> TypedSql:
         """A value that a query gives: text of no type is text."""
+        if value.text is None and learning() is not None:  # a parameter may get another type further out
+            return value
         return casts.converted(value, TEXT) if value.type.name == "unknown" else value
 
     def _items(self, node: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr | TypedSql]]:

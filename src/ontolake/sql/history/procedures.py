@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from ontolake.sql.database import Database
 
 
+_MERGED = (("status", "text"), ("commit_id", "int8"), ("inserted", "int8"), ("updated", "int8"), ("deleted", "int8"))
+GIVEN = {
+    "onto_branch": (("name", "text"), ("head", "int8")), "onto_checkout": (("name", "text"), ("head", "int8")),
+    "onto_merge": _MERGED, "onto_revert": _MERGED, "onto_tag": (("name", "text"), ("commit_id", "int8")),
+}  # fmt: skip
+"""The columns that procedures give, with PostgreSQL's names of their types."""
+
+
 def call(db: Database, name: str, tree: exp.Expr, parameters: Parameters) -> Result:
     """Run a procedure. Raises `SqlError`, and what the verb raises."""
     procedures: dict[str, tuple[Callable[..., dict[str, Any]], int, int]] = {

@@ -19,7 +19,10 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from ontolake.sql.catalog.objects import EnumMeta
 from ontolake.sql.catalog.records import ColumnMeta, SqlCatalog, Table
 from ontolake.sql.errors import UnknownNameError, UnsupportedError, nearest
+from ontolake.sql.executor import pg_types
+from ontolake.sql.executor.arrow_tables import ReadableTable, readable_table
 from ontolake.sql.executor.names import output_name
+from ontolake.sql.executor.scopes import Output
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import decode_row
 from ontolake.sql.plan import access, execution, joins, scans
@@ -309,6 +312,14 @@ class QueryPlan:
     def schema(self, catalog: SqlCatalog) -> pa.Schema:
         """The names and types of the columns that the query, without parameters, gives. Raises `SqlError`."""
         return execution.run(self.bound(()), self._empty(), self._keys, self._enums(lambda: catalog)).schema
+
+    def outputs(self, catalog: SqlCatalog) -> list[Output]:
+        """The same by PostgreSQL's types, for a query whose parameters have no values yet. Raises `SqlError`."""
+        columns = {source.name: [(column.name, pg_types.of_column(column.type)) for column in source.columns]
+                   for source in self.sources}  # fmt: skip
+        tables = {name: ReadableTable(pa.table({}), known) for name, known in columns.items()}
+        tables |= {name: readable_table(table.slice(0, 0)) for name, table in self._given.items()}
+        return execution.compiled(self._tree, tables, self._keys, self._enums(lambda: catalog)).outputs
 
     def _described(self, chosen: AccessPath) -> str | None:
         """What a LIMIT saves, for EXPLAIN."""

@@ -193,14 +193,17 @@ _MARK = re.compile(
 
 
 def _numbered(sql: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text with `:_n` for each `?` and `$n`, and by how much what stands behind each was moved."""
+    """The text with `:_n` for each `?` and `$n`, and by how much what stands behind each was moved.
+
+    Beside `$n` a `?` is the operator of jsonb.
+    """
+    marks = [found for found in _MARK.finditer(sql) if found["n"] or found["q"]]
+    if any(found["n"] for found in marks):
+        marks = [found for found in marks if found["n"]]
     parts: list[str] = []
     shifts: list[tuple[int, int]] = []
-    last = moved = count = 0
-    for found in _MARK.finditer(sql):
-        if not found["n"] and not found["q"]:
-            continue
-        count += 1
+    last = moved = 0
+    for count, found in enumerate(marks, 1):
         mark = f":_{found['n'] or count}"
         parts += [sql[last : found.start()], mark]
         last = found.end()

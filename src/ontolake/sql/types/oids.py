@@ -1,6 +1,6 @@
 """PostgreSQL's numbers of types: oids, sizes and modifiers, as its catalog and its protocol have them.
 
-The oids of built-in types are PostgreSQL's. An enum gets two above all others, one for arrays of it.
+The oids of built-in types are PostgreSQL's. Enums have oids above them, and so have their arrays.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ BUILTINS = tuple(BuiltinType(*each) for each in (
 BY_NAME = {each.name: each for each in BUILTINS}
 BY_OID = {each.oid: each for each in BUILTINS}
 BY_ARRAY_OID = {each.array_oid: each for each in BUILTINS if each.array_oid}
-FIRST_ENUM = 1 << 30
-"""The oid of an enum is this and twice its number in our catalog; that of its arrays is one more."""
+FIRST = 16384
+"""PostgreSQL gives lower numbers to what is built in. An enum has this and its number in our catalog."""
+_FIRST_ARRAY = 1 << 29
 
 _NAMES = {
     Kind.BOOLEAN: "bool", Kind.DECIMAL: "numeric", Kind.DOUBLE: "float8", Kind.DATE: "date", Kind.BYTES: "bytea",
@@ -70,8 +71,13 @@ def type_oid(type: Type) -> int:
     """The oid of a type. An enum needs its `type_id`."""
     if type.item is not None:
         item = type.item
-        return type_oid(item) + 1 if item.kind == Kind.ENUM else BY_NAME[builtin_name(item)].array_oid
-    return FIRST_ENUM + 2 * type.type_id if type.kind == Kind.ENUM else BY_NAME[builtin_name(type)].oid
+        return array_oid(type_oid(item)) if item.kind == Kind.ENUM else BY_NAME[builtin_name(item)].array_oid
+    return FIRST + type.type_id if type.kind == Kind.ENUM else BY_NAME[builtin_name(type)].oid
+
+
+def array_oid(oid: int) -> int:
+    """The oid of the arrays of an enum."""
+    return _FIRST_ARRAY + oid
 
 
 def type_size(type: Type) -> int:
