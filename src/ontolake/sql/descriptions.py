@@ -86,9 +86,9 @@ def _outputs(db: Database, statement: ParsedStatement, catalog: SqlCatalog) -> l
     if kind == "execute":
         return _outputs(db, db._commands.prepared.find(statement.names[0]).statement, catalog)
     if kind == "call":
-        from ontolake.sql.history.procedures import GIVEN
+        from ontolake.sql.history.procedures import COLUMNS
 
-        return [Output(name, PgType(type)) for name, type in GIVEN.get(statement.names[0], ())]
+        return [Output(name, PgType(type)) for name, type in COLUMNS.get(statement.names[0], ())]
     if kind in ("copy", "declare") and statement.inner is not None and statement.inner.parameter_count:
         _outputs(db, statement.inner, catalog)
     return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _MERGED = (("status", "text"), ("commit_id", "int8"), ("inserted", "int8"), ("updated", "int8"), ("deleted", "int8"))
-GIVEN = {
+COLUMNS = {
     "onto_branch": (("name", "text"), ("head", "int8")), "onto_checkout": (("name", "text"), ("head", "int8")),
     "onto_merge": _MERGED, "onto_revert": _MERGED, "onto_tag": (("name", "text"), ("commit_id", "int8")),
 }  # fmt: skip

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ontolake.sql.database import Database
     from ontolake.sql.naming import StatementNames
 
-Given = Mapping[str, pa.Table]
-_NONE: Given = MappingProxyType({})
+NamedRows = Mapping[str, pa.Table]
+_NONE: NamedRows = MappingProxyType({})
 
 
 class StatementOutputs:
@@ -69,7 +69,7 @@ class StatementOutputs:
         tree.set("with_", before if before.expressions else None)
         return self._part(tree, given)
 
-    def _part(self, tree: exp.Expr, given: Given) -> list[Output] | None:
+    def _part(self, tree: exp.Expr, given: NamedRows) -> list[Output] | None:
         if isinstance(tree, exp.Insert):
             return self._insert(tree, given)
         if isinstance(tree, exp.Update):
@@ -81,7 +81,7 @@ class StatementOutputs:
             return None
         return self._query(tree, given)
 
-    def _query(self, tree: exp.Expr, given: Given = _NONE) -> list[Output]:
+    def _query(self, tree: exp.Expr, given: NamedRows = _NONE) -> list[Output]:
         if is_historical(tree):
             count = max((place + 1 for mark in tree.find_all(exp.Placeholder)
                          if isinstance(place := mark_place(mark), int)), default=0)  # fmt: skip
@@ -96,7 +96,7 @@ class StatementOutputs:
 
     # changes
 
-    def _insert(self, tree: exp.Insert, given: Given) -> list[Output] | None:
+    def _insert(self, tree: exp.Insert, given: NamedRows) -> list[Output] | None:
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         table, _ = self._names(target)
         names = tree.this.expressions if isinstance(tree.this, exp.Schema) else ()
@@ -121,7 +121,7 @@ class StatementOutputs:
             self._conflict(table, target, conflict, given)
         return self._returned(tree, target, given, (), ())
 
-    def _conflict(self, table: Table, target: exp.Table, conflict: exp.OnConflict, given: Given) -> None:
+    def _conflict(self, table: Table, target: exp.Table, conflict: exp.OnConflict, given: NamedRows) -> None:
         excluded = target.copy()
         excluded.set("alias", exp.TableAlias(this=exp.to_identifier("excluded", quoted=True)))
         cells = self._assigned(self._assignments(table, conflict.expressions))
@@ -130,12 +130,12 @@ class StatementOutputs:
         where = conflict.args.get("where")
         self._query(query if where is None else query.where(where.this.copy()), given)
 
-    def _update(self, tree: exp.Update, given: Given) -> list[Output] | None:
+    def _update(self, tree: exp.Update, given: NamedRows) -> list[Output] | None:
         table, _ = self._names(tree.this)
         cells = self._assigned(self._assignments(table, tree.expressions))
         return self._returned(tree, tree.this, given, joined(tree.args.get("from_")), cells)
 
-    def _merge(self, tree: exp.Merge, given: Given) -> None:
+    def _merge(self, tree: exp.Merge, given: NamedRows) -> None:
         table, _ = self._names(tree.this)
         cells: list[exp.Expr] = []
         for when in tree.args["whens"].expressions:
@@ -154,7 +154,7 @@ class StatementOutputs:
         self._query(with_ctes(query, tree), given)
 
     def _returned(
-        self, tree: exp.Expr, target: exp.Table, given: Given, others: Sequence[exp.Expr], cells: Sequence[exp.Expr]
+        self, tree: exp.Expr, target: exp.Table, given: NamedRows, others: Sequence[exp.Expr], cells: Sequence[exp.Expr]
     ) -> list[Output] | None:
         """What RETURNING gives, after a look at the expressions of a statement over its tables."""
         table, _ = self._names(target)
