@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from ontolake import stores
 from ontolake.errors import OntolakeError
 from ontolake.server.handles import ServedStore
 from ontolake.server.rights import TokenScope, Touch
@@ -24,6 +25,7 @@ from ontolake.sql.write.sequences import calls_in
 READING = frozenset({"select", "explain", "show", "upkeep"})
 """Statements that read, unless something in them writes."""
 _WRITING = frozenset({"insert", "update", "delete", "truncate", "merge", "chain", "create", "drop", "alter", "define"})
+_DEFINING = frozenset({"create", "drop", "alter", "define", "call", "truncate"})
 _MARKS = frozenset({"savepoint", "rollback to", "release"})
 _REFUSED = {
     "copy": "COPY would use files of the server; write rows with POST …/rows, and read them in the format you accept",
@@ -65,6 +67,8 @@ class StatementUse:
 
     def _add(self, statement: ParsedStatement, *, alone: bool) -> None:
         kind, tree = statement.kind, statement.tree
+        if self._store.model is not stores.SQL:
+            self._check_elsewhere(statement)
         if kind == "call":
             assert tree is not None
             self.touches += self._called(statement.names[0], tree)
@@ -87,6 +91,17 @@ class StatementUse:
             self.touches += self._history(tree)
             if tree.find(exp.DML) is not None or calls_in(tree):
                 self.touches.append(Touch(TokenScope.WRITE, self._branch))
+
+    def _check_elsewhere(self, statement: ParsedStatement) -> None:
+        """Raise `UnsupportedError` for what only a store of SQL tables has: definitions, and its own history."""
+        tree = statement.tree
+        functions = [] if tree is None else [
+            str(table.this.this) for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Anonymous)]
+        if (statement.kind in _DEFINING and not is_temporary(tree)) or any(
+                name.lower().startswith("onto_") for name in functions):  # fmt: skip
+            raise UnsupportedError(
+                f"{self._store.name} is {self._store.model.described}: its tables can be read and, if it is typed, "
+                "changed here", position=statement.position(0), hint="use onto, the HTTP API or the library")
 
     def _is_taken(self, kind: str, *, alone: bool) -> bool:
         """Whether a statement that writes no rows of the store is taken."""

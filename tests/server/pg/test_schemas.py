@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
 import pytest
+from pg_serving import PgServed, pg_serving
 
 from ontolake import Entity, Field, Relation
 from ontolake.documents import Set, open_space
@@ -154,3 +156,64 @@ def test_a_token_needs_the_right_to_the_other_store_too(db: Database, stores: St
     with pytest.raises(ForbiddenError):
         db.execute(sql)
     assert ages(stores.typed_url) == {"c1": 3, "c2": 4}
+
+
+# over the wire
+
+
+@pytest.fixture
+def wire(stores: Stores) -> Iterator[PgServed]:
+    with open_database(str(stores.folder / "shop.db")) as found:
+        found.execute("CREATE TABLE orders (id BIGINT PRIMARY KEY, customer TEXT, total NUMERIC(10, 2))")
+        found.execute("INSERT INTO orders VALUES (1, 'c1', 5)")
+    urls = {"shop": str(stores.folder / "shop.db"), "people": stores.typed_url, "net": f"{stores.folder}/graph/",
+            "notes": str(stores.folder / "notes.sqlite")}
+    with pg_serving(urls, (Principal("shopper", TokenScope.WRITE, ("shop",)),)) as served:
+        yield served
+
+
+def test_a_database_shows_the_other_stores_as_schemas(wire: PgServed, stores: Stores) -> None:
+    with wire.connect("shop", "writer") as connection:
+        assert connection.execute(
+            "SELECT c.name, o.total FROM orders o JOIN people.customer c ON c.id = o.customer WHERE o.id = 1"
+        ).fetchall() == [("ann", 5)]
+        with connection.transaction():
+            connection.execute("UPDATE people.customer SET age = age + 10 WHERE id = 'c1'")
+            connection.execute("INSERT INTO people.customer (id, name, age) VALUES ('c5', 'eve', 5)")
+    assert ages(stores.typed_url) == {"c1": 13, "c2": 4, "c5": 5}
+
+
+def test_a_store_of_another_model_is_a_database_of_its_own(wire: PgServed, stores: Stores) -> None:
+    with wire.connect("people", "writer") as connection:
+        connection.execute("DELETE FROM customer WHERE id = 'c2'")
+        assert connection.execute("SELECT id FROM customer").fetchall() == [("c1",)]
+        connection.execute("CREATE TEMP TABLE mine AS SELECT id FROM customer")
+        assert connection.execute("SELECT count(*) FROM mine").fetchall() == [(1,)]
+    with wire.connect("net", "reader") as connection:
+        assert connection.execute("SELECT left_key, since FROM knows").fetchall() == [("c1", 1999)]
+    with wire.connect("notes", "reader") as connection:
+        assert connection.execute("SELECT document FROM documents").fetchall() == [({"about": "c1", "stars": 5},)]
+    assert ages(stores.typed_url) == {"c1": 3}
+
+
+def test_the_name_of_the_database_has_the_moment(wire: PgServed) -> None:
+    with wire.connect("people", "writer") as connection:
+        connection.execute("UPDATE customer SET age = 77")
+    with wire.connect("people@main:1", "writer") as connection:
+        assert connection.execute("SELECT age FROM customer ORDER BY id").fetchall() == [(3,), (4,)]
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            connection.execute("DELETE FROM customer")
+
+
+@pytest.mark.parametrize("sql", ["CREATE TABLE t (a INT)", "DROP TABLE customer", "SELECT * FROM onto_log()",
+                                 "TRUNCATE customer", "CALL onto_branch('x')"])  # fmt: skip
+def test_what_only_sql_tables_have_is_refused_in_other_stores(wire: PgServed, sql: str) -> None:
+    with wire.connect("people") as connection, pytest.raises(psycopg.errors.FeatureNotSupported):
+        connection.execute(sql)
+
+
+def test_a_token_for_one_store_sees_no_other(wire: PgServed) -> None:
+    with wire.connect("shop", "shopper") as connection, pytest.raises(psycopg.errors.InvalidSchemaName):
+        connection.execute("SELECT * FROM people.customer")
+    with wire.connect("shop", "reader") as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("DELETE FROM people.customer")

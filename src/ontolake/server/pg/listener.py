@@ -108,6 +108,7 @@ class PgServer:
             client.cancel()
             client.end(None)
         self._notifications.close()
+        self._databases.close()
         await self.loop.run_in_executor(None, self._threads.shutdown)
 
     def run(self) -> None:
