@@ -14,6 +14,13 @@ from ontolake.sql import Database, open_database
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SCRIPTS = {
+    "storage": """
+        CREATE TYPE light AS ENUM ('red', 'green');
+        CREATE TABLE kept (id INTEGER PRIMARY KEY, ids UUID[], codes CHAR(3)[], lights light[])
+            WITH (autovacuum_enabled = off, fillfactor = 70);
+        SELECT id FROM kept WHERE ids = '{}' AND id > 1;
+        SELECT id, codes[1], lights[1]::text FROM kept WHERE codes[1] = 'a';
+        SELECT '{red,green}'::light[] = '{red}', ('{red,green}'::light[])[2] = 'green'""",
     "views": """
         CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT DEFAULT 'new', price INTEGER, kind TEXT);
         INSERT INTO item VALUES (1, 'pen', 2, 'a'), (2, 'ink', 9, 'b'), (3, 'pad', 4, 'a'), (4, 'cap', 7, 'b');

@@ -110,7 +110,7 @@ def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     type = from_arrow(column.type)
     if type is None or (type.item or type).kind not in (Kind.NUMERIC, Kind.ENUM, Kind.JSONB, Kind.UTF8):
         return column
-    whole = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    whole = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
     return pa.chunked_array([_plain(type, whole)])
 
 

@@ -258,3 +258,35 @@ SELECT timestamp '2020-01-01 00:00:59.5'::timestamp(0), timestamptz '2020-03-15 
 SELECT timestamp '19970210 173201 -0800', timestamp 'Mon Feb 10 17:32:01.4 1997 PST', date 'tomorrow' - date 'today'
 SELECT date '1999.400'
 SELECT time 'noon o''clock'
+SELECT div(999999999999999999999::numeric, 1000000000000000000000), div(12345678901234567890, 123), div(-9999999999999999999999::numeric, 1000000000000000000000)
+SELECT array_to_string(array[1,2,NULL], NULL), array_to_string(array[1,2,NULL], ',', '*')
+SELECT var_pop('inf'::float8), var_samp('inf'::float8), stddev_pop('nan'::float8), stddev('nan'::float8), variance(x) FROM (VALUES (1.5::float8), (2.5)) v(x) GROUP BY ()
+SELECT x, sind(x), cosd(x), tand(x), cotd(x) FROM (VALUES (0), (30), (45), (60), (90), (135), (180), (225), (270), (315), (360), (-30), (-450)) AS v(x)
+SELECT x, asind(x), acosd(x), atand(x) FROM (VALUES (-1.0), (-0.5), (0.0), (0.5), (1.0)) AS v(x)
+SELECT sind(1e-10), atan2d(1, 0), atan2d(-1, -1)
+SELECT asind(1.5)
+SELECT decode(encode('\x1234567890abcdef00'::bytea, 'escape'), 'escape'), regexp_like('abc', ' a . c ', 'x')
+SELECT to_char('100'::numeric, 'f\oo999'), to_char('100'::numeric, 'f\\oo999'), to_char('100'::numeric, 'f\"oo999'), to_char('100'::numeric, 'f"ool"999')
+SELECT EXTRACT(DECADE FROM DATE '0002-12-31 BC'), EXTRACT(YEAR FROM DATE '2020-08-11 BC'), EXTRACT(ISOYEAR FROM DATE '2020-08-11 BC'), EXTRACT(DECADE FROM DATE '0012-12-31 BC')
+SELECT EXTRACT(TIMEZONE FROM DATE '2020-08-11')
+SELECT 123abc
+SELECT 0.0e
+SELECT U&'wrong: \db99'
+SELECT U&'wrong: \+2FFFFF'
+SELECT array_agg(distinct a) FROM (VALUES (1),(2),(1),(3),(NULL),(2)) v(a)
+SELECT array_agg(distinct a order by a desc) FROM (VALUES (1),(2),(1),(3),(NULL),(2)) v(a)
+SELECT string_agg(v, NULL) FROM (VALUES ('\xff'::bytea), ('\xaa')) b(v)
+SELECT '{"a": {"b":{"c": "foo"}}}'::json -> 'a', '{"a": {"b":{"c": "foo"}}}'::json #>> '{a}', '[1,[2, 3]]'::json -> 1, '[1,[2, 3]]'::json ->> 1, '{"a":"x\u0041", "a":2.0}'::json ->> 'a'
+SELECT row_to_json(q) FROM (SELECT 'NaN'::float8 AS a, '-Infinity'::float4 AS b) q
+SELECT json_array_elements('[1,{"a" : 1}, "x", null]'), json_array_elements_text('[1,{"a" : 1}, "x", null]')
+SELECT ('[1, "2", null]'::jsonb)['1'], ('{"a": [1, 2]}'::jsonb)['a'][1]
+SELECT jsonb '{"a": 12}' @? '$.b + 2', jsonb '[1]' @? 'strict $[1]', jsonb '[1,"2",0,3]' @? '-$[*]', jsonb '["1",2,0,3]' @? 'strict -$[*]'
+SELECT interval '1 2' day to hour, interval '1 2:03' day to hour, interval '1 2:03:04' day to minute, interval '1 2:03' day to second, interval '1 2:03:04' hour to minute, interval '1 +2:03' minute to second, interval '123 11' day to hour, interval '-1 +02:03', interval '+1 -1:00:00', interval '+1-2 -3 +4:05:06.789'
+SELECT interval(0) '1 day 01:23:45.6789', '1 day 01:23:45.6789'::interval(2), interval '1.234' second(2), interval '12:34.5678' minute to second(2)
+SELECT '1 year 2 months 3 days 04:05:06.7'::interval year, '1 year 2 months 3 days 04:05:06.7'::interval month, '1 year 2 months 3 days 04:05:06.7'::interval day to minute, '04:05:06.7'::interval hour
+SELECT '$.a ? (@.b > 1 && !(exists (@.c))).d[0, 2 to last]'::jsonpath::text, 'strict $.**{2 to last} + -1'::jsonpath::text, '$ ? (@ like_regex "^a.*" flag "is" || @ starts with "x")'::jsonpath::text
+SELECT jsonb_path_query('["ab\nadc", "abdc", "a\\b"]', 'lax $[*] ? (@ like_regex "^ab.*c")')
+SELECT jsonb_path_query('[1, "2", 3]', '+$[*]', silent => true)
+SELECT jsonb_path_exists('[{"a": 1}, {"a": 2}, 3]', 'strict $[*].a', silent => true), jsonb_path_exists('[{"a": 1}, {"a": 2}, 3]', 'lax $[*].a')
+SELECT jsonb_path_query('{"a": {"b": 1}}', 'lax $.**{last}')
+SELECT regexp_replace(E'a\nb', '^b', 'x', 'w'), E'a\nb' ~ 'a.b', regexp_like(E'a\nb', 'a.b', 'p'), regexp_like('a\b', 'a\Bb')

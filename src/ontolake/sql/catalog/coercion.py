@@ -54,7 +54,7 @@ def coerced(column: ColumnMeta, given: pa.Array | pa.ChunkedArray, *, lenient: b
     if isinstance(given, pa.ChunkedArray):
         given = given.combine_chunks()
     if isinstance(given, pa.ChunkedArray):  # of an extension type
-        given = pa.concat_arrays(given.chunks) if given.num_chunks else pa.array([], given.type)
+        given = pa.concat_arrays(given.chunks) if given.num_chunks else pa.nulls(0, given.type)
     type = column.type
     if pa.types.is_dictionary(given.type):
         given = given.cast(given.type.value_type)

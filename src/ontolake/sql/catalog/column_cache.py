@@ -382,7 +382,7 @@ class _Reader:
         order = _key_order(batches)
         for n, each in enumerate(wanted):
             parts = [arrays[n] for arrays in decoded]
-            array = parts[0] if len(parts) == 1 else pa.concat_arrays(parts) if parts else pa.array([], each.type.arrow)
+            array = parts[0] if len(parts) == 1 else pa.concat_arrays(parts) if parts else pa.nulls(0, each.type.arrow)
             found.arrays[each] = array if order is None else array.take(order)
         return found
 

@@ -20,6 +20,7 @@ from ontolake.sql.syntax.statements import name_of
 _NO_AGGREGATES = {"WHERE", "JOIN/ON", "GROUP BY", "FILTER", "LIMIT", "OFFSET", "VALUES", "functions in FROM"}
 _ORDERED_SETS = {"percentile_cont", "percentile_disc", "mode"}
 _HYPOTHETICAL = {"rank", "dense_rank", "percent_rank", "cume_dist"}
+_COLLECTING = {"array_agg", "string_agg"}
 _DEVIATIONS = {"stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}
 _CASTS = {"float4", "float8", "int2", "int4", "int8", "text", "varchar", "bpchar", "name", "bool", "date", "timestamp",
           "timestamptz", "time", "json", "jsonb", "uuid", "bytea"}  # fmt: skip
@@ -146,6 +147,8 @@ class Aggregates:
         scope.clause = before if over else "aggregate"
         given, distinct, order = self._parts(node, scope)
         scope.clause = before
+        if distinct and not order[0] and name in _COLLECTING:  # PostgreSQL sorts to find what is distinct
+            order = (" ORDER BY " + ", ".join(self.sortable(each).sql for each in given[:1]), [])
         modifiers = Modifiers("DISTINCT " if distinct else "", order[0], filter, over)
         if distinct and over:
             raise UnsupportedError("DISTINCT is not implemented for window functions")

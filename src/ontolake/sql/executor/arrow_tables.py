@@ -92,4 +92,4 @@ def _list(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """A column of arrays whose elements are of an extension type."""
     items = _converted(pa.chunked_array([column.values]), wanted.value_type)
     return pa.Array.from_buffers(wanted, len(column), column.buffers()[:2], column.null_count, column.offset,
-                                 [pa.concat_arrays(items.chunks) if items.num_chunks else pa.array([], items.type)])
+                                 [pa.concat_arrays(items.chunks) if items.num_chunks else pa.nulls(0, items.type)])

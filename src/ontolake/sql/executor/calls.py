@@ -159,7 +159,10 @@ def json_text(value: TypedSql) -> str:
     type = value.type
     if type.name in ("json", "jsonb"):
         return value.sql
-    if type.name in ("float4", "float8", "numeric", *INTEGERS, "bool"):
+    if type.name in ("float4", "float8"):
+        text = casts.as_text(value.sql, type)
+        return f"(CASE WHEN isfinite({value.sql}) THEN {text} ELSE CAST(to_json({text}) AS VARCHAR) END)"
+    if type.name in ("numeric", *INTEGERS, "bool"):
         return casts.as_text(value.sql, type)
     if type.name in ("timestamp", "timestamptz"):
         text = f"replace({casts.as_text(value.sql, type)}, ' ', 'T')"
@@ -234,8 +237,9 @@ def _modulo(arguments: list[TypedSql]) -> TypedSql:
 
 
 def _whole_quotient(arguments: list[TypedSql]) -> TypedSql:
-    found = operators.divided(*(casts.converted(each, as_numeric(each.type)) for each in arguments))
-    return merged(f"trunc({found.sql})", numeric(0), [found])
+    values = [casts.converted(each, as_numeric(each.type)) for each in arguments]
+    texts = [casts.as_text(each.sql, each.type) for each in values]
+    return merged(f"trunc({python_functions.exact('exact_div', *texts)})", numeric(0), values)
 
 
 def _logarithm(name: str) -> Callable[[list[TypedSql]], TypedSql]:
@@ -389,8 +393,14 @@ def extracted(field: str, given: TypedSql, *, exact: bool) -> TypedSql:
             found = f"(epoch_us(CAST({sql} AS TIMESTAMP)) // 1000000)"
     elif field == "julian" and not span:
         found = f"julian({sql})"
-    elif field in ("timezone", "timezone_hour", "timezone_minute"):
+    elif field in ("timezone", "timezone_hour", "timezone_minute") and value.type.name == "timestamptz":
         found = "0"
+    elif field.startswith("timezone"):
+        raise UnsupportedError(f'unit "{field}" not supported for type {value.type.shown}')
+    elif field in ("year", "isoyear") and not span:  # there is no year 0
+        found = f"(datepart('{field}', {sql}) - CAST(datepart('{field}', {sql}) <= 0 AS BIGINT))"
+    elif field == "decade" and not span:
+        found = f"floor(datepart('year', {sql}) / 10.0)"
     elif field in _FIELDS:
         found = f"datepart('{field}', {sql})"
     else:
@@ -485,7 +495,7 @@ def _json_path(type: PgType, kind: str) -> Callable[[list[TypedSql]], TypedSql]:
         value = casts.converted(arguments[0], type)
         keys = ", ".join(casts.converted(each, TEXT, explicit=True).sql for each in arguments[1:])
         sql = python_functions.call("json_get", value.sql, f"CAST([{keys}] AS VARCHAR[])", f"'{kind}'")
-        return merged(sql, TEXT if kind == "text" else type, arguments)
+        return merged(sql, TEXT if kind in ("text", "raw") else type, arguments)
 
     return apply
 
@@ -519,7 +529,7 @@ SPECIAL: dict[str, Callable[[list[TypedSql]], TypedSql]] = {
     "json_build_array": _made_json("array", JSON), "jsonb_build_array": _made_json("array", JSONB),
     "to_json": _to_json(JSON), "to_jsonb": _to_json(JSONB), "array_to_json": _to_json(JSON),
     "jsonb_extract_path": _json_path(JSONB, "jsonb"), "json_extract_path": _json_path(JSON, "json"),
-    "jsonb_extract_path_text": _json_path(JSONB, "text"), "json_extract_path_text": _json_path(JSON, "text"),
+    "jsonb_extract_path_text": _json_path(JSONB, "text"), "json_extract_path_text": _json_path(JSON, "raw"),
     "make_interval": _make_interval, "date_bin": _date_bin, "row_to_json": _row_to_json,
     "sqrt": _exact_or_float("sqrt"), "exp": _exact_or_float("exp"),
 }  # fmt: skip

@@ -130,6 +130,8 @@ def _from_text(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
         return f"CAST({python_functions.call('plain_text', sql, literals.quoted(to.name))} AS {to.duck})", to
     if to.name == "bytea":
         return f"unhex({python_functions.call('hex_text', sql)})", BYTEA
+    if to.name == "jsonpath":
+        return python_functions.call("json_path_text", sql), to
     if to.name == "jsonb":
         return python_functions.call("jsonb_text", sql), to
     if to.name == "json":
@@ -205,6 +207,26 @@ def to_precision(given: TypedSql, digits: str) -> TypedSql:
     if value.type.name == "time":
         return merged(f"CAST({sql} AS TIME)", value.type, [value])
     return merged(f"(CASE WHEN isfinite({value.sql}) THEN {sql} ELSE {value.sql} END)", value.type, [value])
+
+
+def limited_interval(given: TypedSql, found: TypedSql, fields: str, digits: int) -> TypedSql:
+    """An interval without the fields that its type does not have; a literal is also read with them."""
+    if not fields and digits == 6:
+        return found
+    if given.text is not None:
+        return TypedSql(literals.interval_sql(*literals.interval(given.text, fields, digits)), found.type)
+    sql, last = found.sql, fields.rpartition(" ")[2]
+    months = f"CAST(datepart('year', {sql}) * 12 + datepart('month', {sql}) AS INTEGER)"
+    days = f"CAST(datepart('day', {sql}) AS INTEGER)"
+    micros = f"epoch_us({sql} - to_months({months}) - to_days({days}))"
+    unit = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000}.get(last)
+    if last in ("YEAR", "MONTH", "DAY"):
+        months = f"({months} // 12 * 12)" if last == "YEAR" else months
+        kept = f"to_months({months})" + (f" + to_days({days})" if last == "DAY" else "")
+    else:
+        part = f"({micros} // {unit} * {unit})" if unit else f"CAST(round({micros} / {10 ** (6 - digits)}.0) AS BIGINT) * {10 ** (6 - digits)}"  # noqa: E501
+        kept = f"to_months({months}) + to_days({days}) + to_microseconds({part})"
+    return merged(f"({kept})", found.type, [found])
 
 
 def plain(given: TypedSql) -> TypedSql:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from ontolake.sql.errors import SqlError
 
@@ -13,7 +13,10 @@ _SIGNIFICANT = 16
 
 
 def _rounded(value: Decimal, scale: int) -> Decimal:
-    return value.quantize(Decimal(1).scaleb(-max(scale, 0)), ROUND_HALF_UP, _WIDE)
+    try:
+        return value.quantize(Decimal(1).scaleb(-max(scale, 0)), ROUND_HALF_UP, _WIDE)
+    except InvalidOperation:
+        raise SqlError("value overflows numeric format", sqlstate="22003") from None
 
 
 def _scale_of(value: Decimal) -> int:
@@ -37,6 +40,14 @@ def _weight(value: Decimal) -> tuple[int, int]:
         return 0, 0
     weight = value.adjusted() // 4
     return weight, int(abs(value).scaleb(-4 * weight, _WIDE))
+
+
+def whole_quotient(a_text: str, b_text: str) -> Decimal:
+    """`div`: a quotient without what stands behind the point."""
+    a, b = Decimal(a_text), Decimal(b_text)
+    if not b:
+        raise SqlError("division by zero", sqlstate="22012")
+    return _WIDE.divide_int(a, b)
 
 
 def square_root(text: str) -> Decimal:
@@ -121,7 +132,8 @@ def variance(count: str, total: str, squares: str, kind: str) -> Decimal | None:
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Decimal | None], int]] = {
-    "exact_sqrt": (square_root, 1), "exact_ln": (natural_logarithm, 1), "exact_log": (logarithm, 2),
+    "exact_sqrt": (square_root, 1), "exact_div": (whole_quotient, 2),
+    "exact_ln": (natural_logarithm, 1), "exact_log": (logarithm, 2),
     "exact_exp": (exponential, 1), "exact_power": (power, 2), "exact_variance": (variance, 4),
 }  # fmt: skip
 """The functions by name, with how many texts they take."""

@@ -31,6 +31,7 @@ from ontolake.sql.executor.scopes import CompiledQuery, Scope
 from ontolake.sql.executor.typed import TypedSql, merged
 from ontolake.sql.syntax.dialect import DIALECT
 from ontolake.sql.syntax.statements import mark_place, name_of
+from ontolake.sql.types import spans
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -101,7 +102,8 @@ class Expressions(Forms):
 
     def _interval(self, node: exp.Interval, scope: Scope) -> TypedSql:
         unit = node.args.get("unit")
-        return TypedSql(literals.interval_sql(*literals.interval(node.this.name, unit.name if unit else None)), INTERVAL)  # noqa: E501
+        fields, digits = spans.type_fields("" if unit is None else unit.name)
+        return TypedSql(literals.interval_sql(*literals.interval(node.this.name, fields, digits)), INTERVAL)
 
     def _array(self, node: exp.Array, scope: Scope) -> TypedSql:
         if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Query):
@@ -162,6 +164,8 @@ class Expressions(Forms):
         found = casts.converted(value, to, explicit=True)
         if to.name in ("time", "timestamp", "timestamptz") and node.to.expressions:
             found = casts.to_precision(found, node.to.expressions[0].name)
+        if to.name == "interval":
+            found = casts.limited_interval(value, found, *_interval_fields(node.to))
         return found._replace(value=value.value) if to.name in INTEGERS and value.value is not None else found
 
     def _zone(self, node: exp.AtTimeZone, scope: Scope) -> TypedSql:
@@ -423,6 +427,15 @@ class Expressions(Forms):
         if isinstance(node, exp.Star):
             raise SqlSyntaxError("* is not allowed here")
         raise SqlSyntaxError(f"syntax error at or near {node.sql(DIALECT)!r}")
+
+
+def _interval_fields(node: exp.Expr) -> tuple[str, int]:
+    """The fields and digits of a type such as `interval day to second(2)`."""
+    if isinstance(node.this, exp.Interval):
+        unit = node.this.args.get("unit")
+        return spans.type_fields("" if unit is None else unit.sql(DIALECT).upper())
+    digits = [each.name for each in node.expressions if each.name.isdigit()]
+    return "", min(int(digits[0]), 6) if digits else 6
 
 
 Method = Callable[[Any, Any, Scope], TypedSql]

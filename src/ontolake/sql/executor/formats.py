@@ -318,6 +318,6 @@ def decoded(text: str, kind: str) -> str:
     except ValueError:
         raise SqlError(f"invalid {kind} data", sqlstate="22023") from None
     if kind == "escape":
-        return re.sub(rb"\\\\(\\\\|[0-3][0-7][0-7])", lambda found: b"\\" if found[1] == b"\\" else bytes([int(found[1], 8)]),  # noqa: E501
+        return re.sub(rb"\\(\\|[0-3][0-7][0-7])", lambda found: b"\\" if found[1] == b"\\" else bytes([int(found[1], 8)]),  # noqa: E501
                       text.encode()).hex()  # fmt: skip
     raise SqlError(f'unrecognized encoding: "{kind}"', sqlstate="22023")

@@ -97,7 +97,9 @@ class Forms(aggregates.Aggregates):
     def _element(self, node: exp.Bracket, scope: Scope) -> TypedSql:
         value = self.expression(node.this, scope)
         if value.type.name == "jsonb":
-            return self._json_step(value, [self.expression(each, scope) for each in node.expressions], "jsonb")
+            keys = [self.expression(each, scope) for each in node.expressions]
+            path = ", ".join(casts.converted(key, TEXT, explicit=True).sql for key in keys)
+            return merged(python_functions.call("json_get", value.sql, f"[{path}]", "'jsonb'"), JSONB, (value, *keys))
         if not value.type.is_array or len(node.expressions) != 1:
             raise TypeMismatchError(
                 f"cannot subscript type {value.type.shown} because it does not support subscripting"
@@ -119,12 +121,14 @@ class Forms(aggregates.Aggregates):
         value = self.expression(node.this, scope)
         if value.type.name not in ("json", "jsonb"):
             raise operators.missing("->", value.type, TEXT)
-        kind = "text" if isinstance(node, exp.JSONExtractScalar | exp.JSONBExtractScalar) else value.type.name
+        kind = value.type.name
+        if isinstance(node, exp.JSONExtractScalar | exp.JSONBExtractScalar):
+            kind = "text" if kind == "jsonb" else "raw"
         path = node.expression
         if isinstance(node, exp.JSONBExtract | exp.JSONBExtractScalar):
             path = casts.converted(self.expression(path, scope), TEXT.array)
             sql = python_functions.call("json_get", value.sql, path.sql, f"'{kind}'")
-            return merged(sql, TEXT if kind == "text" else value.type, (value, path))
+            return merged(sql, TEXT if kind in ("text", "raw") else value.type, (value, path))
         if isinstance(path, exp.JSONPath):
             steps = [
                 each.this for each in path.expressions if isinstance(each, exp.JSONPathKey | exp.JSONPathSubscript)
@@ -141,7 +145,7 @@ class Forms(aggregates.Aggregates):
             key = casts.converted(key, TEXT, explicit=True)
             last = kind if number == len(keys) - 1 else value.type.name
             sql = python_functions.call("json_get", value.sql, f"[{key.sql}]", f"'{last}:{step}'")
-            value = merged(sql, TEXT if last == "text" else value.type, (value, key))
+            value = merged(sql, TEXT if last in ("text", "raw") else value.type, (value, key))
         return value
 
     def _contains(self, node: exp.Binary, scope: Scope) -> TypedSql:

@@ -48,9 +48,63 @@ def plain_json(value: Any) -> str:
     return shown_json(value)
 
 
+_DECODER = json.JSONDecoder()
+
+
+def _spans_of(text: str) -> list[tuple[str | int, str]]:
+    """The keys or places of a JSON text's parts, and their texts as they stand there."""
+    found: list[tuple[str | int, str]] = []
+    at, is_object = _skipped(text, 0) + 1, text.lstrip()[:1] == "{"
+    while text[at := _skipped(text, at)] not in "]}":
+        key: str | int = len(found)
+        if is_object:
+            key, at = _DECODER.raw_decode(text, at)
+            at = _skipped(text, _skipped(text, at) + 1)
+        _, end = _DECODER.raw_decode(text, at)
+        found.append((key, text[at:end]))
+        at = _skipped(text, end)
+        at += text[at] == ","
+    return found
+
+
+def _skipped(text: str, at: int) -> int:
+    while text[at : at + 1] in (" ", "\t", "\n", "\r"):
+        at += 1
+    return at
+
+
+def _raw_get(text: str, path: list[str | None], kind: str) -> str | None:
+    """What stands at a path of a `json`, in the text that it has there."""
+    form, _, step = kind.partition(":")
+    for key in path:
+        first = text.lstrip()[:1]
+        if key is None or first not in ("{", "[") or (step and (step == "key") == (first == "[")):
+            return None
+        parts = _spans_of(text)
+        if first == "[":
+            place = int(key) if key.lstrip("+-").isdigit() else len(parts)
+            if not -len(parts) <= place < len(parts):
+                return None
+            text = parts[place][1]
+        else:
+            texts = [part for name, part in parts if name == key]
+            if not texts:
+                return None
+            text = texts[-1]
+    return _raw_text(text) if form == "raw" else text
+
+
+def _raw_text(text: str) -> str | None:
+    """A JSON text as text: strings have no quotes, and null is NULL."""
+    word = text.strip()
+    return None if word == "null" else load_json(word) if word.startswith('"') else word
+
+
 def get(text: str, path: list[str | None], kind: str) -> str | None:
     """What stands at a path. A single key of the form `#n` counts from the kind `index`."""
     value = load_json(text)
+    if kind.partition(":")[0] in ("json", "raw"):
+        return _raw_get(text, path, kind)
     kind, _, step = kind.partition(":")
     for key in path:
         if key is None:
@@ -181,6 +235,8 @@ def listed(text: str, kind: str) -> list[str | None]:
                 "cannot extract elements from " + ("an object" if isinstance(value, dict) else "a scalar"),
                 sqlstate="22023",
             )
+        if form in ("json", "raw"):
+            return [part if form == "json" else _raw_text(part) for _, part in _spans_of(text)]
         return [written(each, form) for each in value]
     if not isinstance(value, dict):
         raise SqlError("cannot call json_each on a non-object", sqlstate="22023")

@@ -11,23 +11,13 @@ from typing import Any
 
 from ontolake.sql.errors import DataError, UnsupportedError
 from ontolake.sql.executor.pg_types import DIGITS, INTEGERS, PgType, numeric
-from ontolake.sql.types import moments
+from ontolake.sql.types import moments, spans
 
 _LIMITS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 _MONTHS = {name: number for number, name in enumerate(
     ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1)}  # fmt: skip
 _ZONES = {"z": "+00:00", "utc": "+00:00", "gmt": "+00:00"}
 _SECOND = 1_000_000
-_UNITS: dict[str, tuple[int, int, int]] = {
-    "microsecond": (0, 0, 1), "us": (0, 0, 1), "usec": (0, 0, 1), "millisecond": (0, 0, 1000), "ms": (0, 0, 1000),
-    "msec": (0, 0, 1000), "second": (0, 0, _SECOND), "sec": (0, 0, _SECOND), "s": (0, 0, _SECOND),
-    "minute": (0, 0, 60 * _SECOND), "min": (0, 0, 60 * _SECOND), "m": (0, 0, 60 * _SECOND),
-    "hour": (0, 0, 3600 * _SECOND), "hr": (0, 0, 3600 * _SECOND), "h": (0, 0, 3600 * _SECOND),
-    "day": (0, 1, 0), "d": (0, 1, 0), "week": (0, 7, 0), "w": (0, 7, 0), "month": (1, 0, 0), "mon": (1, 0, 0),
-    "year": (12, 0, 0), "yr": (12, 0, 0), "y": (12, 0, 0), "decade": (120, 0, 0), "dec": (120, 0, 0),
-    "century": (1200, 0, 0), "cent": (1200, 0, 0), "c": (1200, 0, 0), "millennium": (12000, 0, 0),
-    "mil": (12000, 0, 0), "millennia": (12000, 0, 0), "centurie": (1200, 0, 0),
-}  # fmt: skip
 
 
 def quoted(text: str) -> str:
@@ -82,6 +72,10 @@ def read(text: str, type: PgType) -> tuple[str, PgType]:
             return f"UUID '{uuid.UUID(text.strip())}'", type
         except ValueError:
             raise _unreadable(text, type) from None
+    if name == "jsonpath":
+        from ontolake.sql.executor.json_paths import read_path
+
+        return quoted(read_path(text).text), type
     if name in ("json", "jsonb"):
         return quoted(canonical_json(text) if name == "jsonb" else _checked_json(text)), type
     return quoted(text), type
@@ -281,66 +275,15 @@ def _time(text: str, type: PgType) -> str:
     return f"{hour:02d}:{minute:02d}:{second:02d}{(found[4] or '')[:7]}"
 
 
-def interval(text: str, unit: str | None = None) -> tuple[int, int, int]:
+def interval(text: str, fields: str = "", digits: int = 6) -> tuple[int, int, int]:
     """The months, days and microseconds of an interval. Raises `DataError`."""
-    word = text.strip().lower()
-    ago = word.endswith(" ago")
-    word = word.removesuffix(" ago").removeprefix("@").strip()
-    if word.startswith(("p", "-p")):
-        return _iso_interval(word, text)
-    total = [Decimal(0), Decimal(0), Decimal(0)]
-    rest, used = word, False
-    while rest := rest.strip():
-        if found := re.match(r"([+-]?)(\d+):(\d+)(?::(\d+(?:\.\d*)?))?", rest):
-            amount = (int(found[2]) * 3600 + int(found[3]) * 60 + Decimal(found[4] or 0)) * _SECOND
-            if unit == "SECOND" and found[4] is None:
-                amount = (int(found[2]) * 60 + int(found[3])) * Decimal(_SECOND)
-            total[2] += -amount if found[1] == "-" else amount
-        elif found := re.match(r"([+-]?)(\d+)-(\d+)(?=\s|$)", rest):
-            months = Decimal(int(found[2]) * 12 + int(found[3]))
-            total[0] += -months if found[1] == "-" else months
-        elif found := re.match(r"([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)\s*([a-z]*)", rest):
-            if not found[2] and re.match(r"\s*\d+:", rest[found.end() :]):
-                name = "day"
-            else:
-                name = found[2] or (unit or "second").lower()
-            name = name if name in _UNITS else name.removesuffix("s")
-            if name not in _UNITS:
-                raise DataError(f'invalid input syntax for type interval: "{text}"', sqlstate="22007")
-            _add_unit(total, Decimal(found[1]), _UNITS[name])
-        else:
-            raise DataError(f'invalid input syntax for type interval: "{text}"', sqlstate="22007")
-        rest, used = rest[found.end() :], True
-    if not used:
-        raise DataError(f'invalid input syntax for type interval: "{text}"', sqlstate="22007")
-    sign = -1 if ago else 1
-    return sign * int(total[0]), sign * int(total[1]), sign * round(total[2])
-
-
-def _add_unit(total: list[Decimal], amount: Decimal, unit: tuple[int, int, int]) -> None:
-    """Add an amount of a unit; fractions go on to the smaller ones as PostgreSQL does it."""
-    months, days, micros = (amount * each for each in unit)
-    whole_months = int(months)
-    days += (months - whole_months) * 30 if unit[0] == 1 else 0
-    whole_days = int(days)
-    total[0] += whole_months
-    total[1] += whole_days
-    total[2] += micros + (days - whole_days) * 86400 * _SECOND
-
-
-def _iso_interval(word: str, text: str) -> tuple[int, int, int]:
-    total = [Decimal(0), Decimal(0), Decimal(0)]
-    sign = -1 if word.startswith("-") else 1
-    day, _, clock = word.lstrip("-")[1:].partition("t")
-    for part, units in ((day, {"y": "year", "m": "month", "w": "week", "d": "day"}),
-                        (clock, {"h": "hour", "m": "minute", "s": "second"})):  # fmt: skip
-        if re.sub(r"[+-]?\d+(\.\d*)?[a-z]", "", part):
-            raise DataError(f'invalid input syntax for type interval: "{text}"', sqlstate="22007")
-        for found in re.finditer(r"([+-]?\d+(?:\.\d*)?)([a-z])", part):
-            if found[2] not in units:
-                raise DataError(f'invalid input syntax for type interval: "{text}"', sqlstate="22007")
-            _add_unit(total, Decimal(found[1]), _UNITS[units[found[2]]])
-    return sign * int(total[0]), sign * int(total[1]), sign * int(total[2])
+    try:
+        found = spans.interval(text, fields, digits)
+    except DataError as error:
+        if error.sqlstate != "22007":
+            raise
+        raise DataError(f'invalid input syntax for type interval: "{text}"', sqlstate="22007") from None
+    return found.months, found.days, found.microseconds
 
 
 def interval_sql(months: int, days: int, micros: int) -> str:

@@ -32,14 +32,16 @@ def output_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Dot):
         return name_of(node.expression)
     if isinstance(node, exp.Cast):
-        value, kind = node.this, str(getattr(node.to.this, "name", node.to.this))
-        if kind == "ARRAY" and node.to.expressions:
-            kind = str(node.to.expressions[0].this.name)
+        to = node.to
+        while str(getattr(to.this, "name", to.this)) == "ARRAY" and to.expressions:
+            to = to.expressions[0]
+        value = node.this
+        kind = "interval" if isinstance(to.this, exp.Interval) else str(getattr(to.this, "name", to.this))
         while isinstance(value, exp.Cast | exp.Paren):
             value = value.this
         name = NAMELESS if isinstance(value, exp.Interval) else output_name(value)
         if kind == "USERDEFINED":
-            named = node.to.args["kind"]
+            named = to.args["kind"]
             kind = name_of(named.expression if isinstance(named, exp.Dot) else named)
         return name if name not in (NAMELESS, "case") else _TYPE_NAMES.get(kind, kind.lower())
     if isinstance(node, exp.Paren | exp.Window | exp.Filter | exp.WithinGroup | exp.Bracket | exp.Collate):

@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from ontolake.sql.errors import SqlError
 from ontolake.sql.executor.formats import ordinal
 
-_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"?|\\.|EEEE|FM|MI|PL|PR|RN|SG|SP|TH|[,.09BCDGLSV]|.', re.IGNORECASE | re.DOTALL)
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"?|\\"|EEEE|FM|MI|PL|PR|RN|SG|SP|TH|[,.09BCDGLSV]|.', re.IGNORECASE | re.DOTALL)
 _WORDS = {"EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", *",.09BCDGLSV"}
 
 

@@ -37,20 +37,27 @@ _CLASSES = {"alpha": r"^\W\d_", "digit": r"\d", "alnum": r"^\W_", "space": r"\s"
             "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f"}  # fmt: skip
 
 
+_ESCAPES = {"m": r"\b(?=\w)", "M": r"\b(?<=\w)", "y": r"\b", "Y": r"\B", "b": r"\x08", "B": r"\\", "e": r"\x1b"}
+"""Escapes that mean something else to Python."""
+
+
 @lru_cache(maxsize=512)
 def compiled(pattern: str, flags: str) -> re.Pattern[str]:
     """A regular expression of PostgreSQL. Raises `SqlError` (2201B)."""
-    options = re.DOTALL if "n" not in flags and "m" not in flags else re.MULTILINE
+    options = re.NOFLAG if set(flags) & set("nmp") else re.DOTALL
+    if set(flags) & set("nmw"):
+        options |= re.MULTILINE
     for flag in flags:
         if flag not in "gicnmsqxpwt":
             raise SqlError(f'invalid regular expression option: "{flag}"', sqlstate="22023")
     if "i" in flags:
         options |= re.IGNORECASE
+    if "x" in flags:
+        options |= re.VERBOSE
     if "q" in flags:
         pattern = re.escape(pattern)
-    pattern = (
-        pattern.replace(r"\m", r"\b(?=\w)").replace(r"\M", r"\b(?<=\w)").replace(r"\y", r"\b").replace(r"\Y", r"\B")
-    )
+    else:
+        pattern = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), pattern, flags=re.DOTALL)
     pattern = re.sub(r"\[\[:(\w+):\]\]", lambda found: f"[{_CLASSES.get(found[1], found[0])}]", pattern)
     try:
         return re.compile(pattern, options)

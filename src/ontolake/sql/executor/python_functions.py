@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ontolake.sql.errors import SqlError
 from ontolake.sql.executor import (
+    angles,
     exact_functions,
     formats,
     json_functions,
@@ -49,7 +50,7 @@ def _create(root: Any, name: str, function: _Function) -> None:
 
 
 _RETURNS = {
-    "VARCHAR": pa.string(), "BLOB": pa.binary(), "BOOLEAN": pa.bool_(), "INTEGER": pa.int32(),
+    "VARCHAR": pa.string(), "BLOB": pa.binary(), "BOOLEAN": pa.bool_(), "INTEGER": pa.int32(), "DOUBLE": pa.float64(),
     "TIMESTAMP": pa.timestamp("us"),
     "VARCHAR[]": pa.list_(pa.string()), "VARCHAR[][]": pa.list_(pa.list_(pa.string())),
     f"DECIMAL({DIGITS}, {QUOTIENT_SCALES[0]})": pa.decimal128(DIGITS, QUOTIENT_SCALES[0]),
@@ -255,7 +256,8 @@ _FUNCTIONS: dict[str, _Function] = {
     "similar_part": _Function(patterns.similar_part, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR"),
     "json_path": _Function(json_paths.query, ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[]"),
     "json_path_match": _Function(json_paths.match, ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "BOOLEAN"),
-    "json_path_text": _Function(lambda text: (json_paths.read_path(text), text)[1], ("VARCHAR",), "VARCHAR"),
+    "json_path_text": _Function(lambda text: json_paths.read_path(text).text, ("VARCHAR",), "VARCHAR"),
+    "json_path_exists": _Function(json_paths.is_there, ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"), "BOOLEAN"),
     "text_array": _Function(text_functions.split_text, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR[]"),
     "unicode_text": _Function(text_functions.unicode_text, ("VARCHAR",), "VARCHAR"),
     "identifier_parts": _Function(text_functions.identifier_parts, ("VARCHAR",), "VARCHAR[]"),
@@ -265,6 +267,8 @@ _FUNCTIONS: dict[str, _Function] = {
     "bytes_trim": _Function(text_functions.trimmed_bytes, ("BLOB", "BLOB", "VARCHAR"), "BLOB"),
     "bytes_place": _Function(lambda data, part: data.find(part) + 1, ("BLOB", "BLOB"), "INTEGER"),
     "bytes_overlay": _Function(text_functions.overlaid_bytes, ("BLOB", "BLOB", "INTEGER", "INTEGER"), "BLOB"),
+    "degrees": _Function(angles.of_degrees, ("DOUBLE", "VARCHAR"), "DOUBLE"),
+    "atan2d": _Function(angles.atan2d, ("DOUBLE", "DOUBLE"), "DOUBLE"),
     "json_get": _Function(json_functions.get, ("VARCHAR", "VARCHAR[]", "VARCHAR"), "VARCHAR"),
     "json_contains": _Function(json_functions.contains, ("VARCHAR", "VARCHAR"), "BOOLEAN"),
     "json_exists": _Function(json_functions.exists, ("VARCHAR", "VARCHAR[]", "VARCHAR"), "BOOLEAN"),

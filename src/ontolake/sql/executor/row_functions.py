@@ -105,7 +105,7 @@ SPREADING: dict[str, Callable[[list[TypedSql]], tuple[str, PgType]]] = {
     "jsonb_array_elements": _json_rows("elements:jsonb", JSONB, JSONB),
     "json_array_elements": _json_rows("elements:json", JSON, JSON),
     "jsonb_array_elements_text": _json_rows("elements:text", TEXT, JSONB),
-    "json_array_elements_text": _json_rows("elements:text", TEXT, JSON),
+    "json_array_elements_text": _json_rows("elements:raw", TEXT, JSON),
     "jsonb_object_keys": _json_rows("keys:jsonb", TEXT, JSONB), "json_object_keys": _json_rows("keys:json", TEXT, JSON),
     "jsonb_path_query": _path_rows, "regexp_matches": _pattern_rows("match_pattern", TEXT.array),
     "regexp_split_to_table": _pattern_rows("split_pattern", TEXT),

@@ -149,14 +149,14 @@ ltrim(bytea, bytea) -> bytea : @bytes_trim({0}, {1}, 'ltrim')
 rtrim(bytea, bytea) -> bytea : @bytes_trim({0}, {1}, 'rtrim')
 strpos(bytea, bytea) -> int4 : @bytes_place({0}, {1})
 position(bytea, bytea) -> int4 : @bytes_place({1}, {0})
-sind(float8) -> float8 : round(sin(radians({0})), 15)
-cosd(float8) -> float8 : round(cos(radians({0})), 15)
-tand(float8) -> float8 : round(tan(radians({0})), 15)
-cotd(float8) -> float8 : round(cot(radians({0})), 15)
-asind(float8) -> float8 : round(degrees(asin({0})), 13)
-acosd(float8) -> float8 : round(degrees(acos({0})), 13)
-atand(float8) -> float8 : round(degrees(atan({0})), 13)
-atan2d(float8, float8) -> float8 : round(degrees(atan2({0}, {1})), 13)
+sind(float8) -> float8 : @degrees({0}, 'sind')
+cosd(float8) -> float8 : @degrees({0}, 'cosd')
+tand(float8) -> float8 : @degrees({0}, 'tand')
+cotd(float8) -> float8 : @degrees({0}, 'cotd')
+asind(float8) -> float8 : @degrees({0}, 'asind')
+acosd(float8) -> float8 : @degrees({0}, 'acosd')
+atand(float8) -> float8 : @degrees({0}, 'atand')
+atan2d(float8, float8) -> float8 : @atan2d({0}, {1})
 asinh(float8) -> float8
 acosh(float8) -> float8
 atanh(float8) -> float8
@@ -211,18 +211,18 @@ array_position(array, element, int4) -> int4 : CAST(list_position({0}[{2}:], {1}
 array_dims(array) -> text : ('[1:' || CAST(nullif(len({0}), 0) AS VARCHAR) || ']')
 trim_array(array, int4) -> = : {0}[1:greatest(len({0}) - CASE WHEN {1} < 0 OR {1} > len({0}) THEN CAST(error('2202E|number of elements to trim must be between 0 and ' || CAST(len({0}) AS VARCHAR)) AS INTEGER) ELSE {1} END, 0)]
 array_positions(array, element) -> int4[] : CAST(list_filter(range(1, len({0}) + 1), lambda e: {0}[e] IS NOT DISTINCT FROM {1}) AS INTEGER[])
-array_to_string(array, text) -> text : array_to_string(list_filter({0t}, lambda e: e IS NOT NULL), {1})
-array_to_string(array, text, text) -> text : array_to_string(list_transform({0t}, lambda e: coalesce(e, {2})), {1})
+array_to_string(array, text) -> text : (CASE WHEN {1} IS NOT NULL THEN array_to_string(list_filter({0t}, lambda e: e IS NOT NULL), {1}) END)
+array_to_string(array, text, text) -> text : (CASE WHEN {1} IS NOT NULL THEN array_to_string(list_filter(list_transform({0t}, lambda e: coalesce(e, {2})), lambda e: e IS NOT NULL), {1}) END)
 json_strip_nulls(json) -> json : @json_edit({0}, 'strip_nulls:json', CAST([] AS VARCHAR[]), '')
 json_object(text[]) -> json : @json_made(list_transform({0}, lambda e: CAST(to_json(e) AS VARCHAR)), 'object:json')
 json_object(text[], text[]) -> json : @json_made(flatten(list_transform(range(1, len({0}) + 1), lambda e: [CAST(to_json({0}[e]) AS VARCHAR), CAST(to_json({1}[e]) AS VARCHAR)])), 'object:json')
 jsonb_object(text[]) -> jsonb : @json_made(list_transform({0}, lambda e: CAST(to_json(e) AS VARCHAR)), 'object:jsonb')
 jsonb_object(text[], text[]) -> jsonb : @json_made(flatten(list_transform(range(1, len({0}) + 1), lambda e: [CAST(to_json({0}[e]) AS VARCHAR), CAST(to_json({1}[e]) AS VARCHAR)])), 'object:jsonb')
 jsonb_delete_path(jsonb, text[]) -> jsonb : @json_edit({0}, 'delete', {1}, '')
-jsonb_path_exists(jsonb, jsonpath) -> bool : (len(@json_path({0}, {1}, '{}', '')) > 0)
-jsonb_path_exists(jsonb, jsonpath, jsonb) -> bool : (len(@json_path({0}, {1}, {2}, '')) > 0)
-jsonb_path_exists(jsonb, jsonpath, jsonb, bool) -> bool : (len(@json_path({0}, {1}, {2}, CASE WHEN {3} THEN 'silent' ELSE '' END)) > 0)
-jsonb_path_exists_opr(jsonb, jsonpath) -> bool : (len(@json_path({0}, {1}, '{}', 'silent')) > 0)
+jsonb_path_exists(jsonb, jsonpath) -> bool : @json_path_exists({0}, {1}, '{}', '')
+jsonb_path_exists(jsonb, jsonpath, jsonb) -> bool : @json_path_exists({0}, {1}, {2}, '')
+jsonb_path_exists(jsonb, jsonpath, jsonb, bool) -> bool : @json_path_exists({0}, {1}, {2}, CASE WHEN {3} THEN 'silent' ELSE '' END)
+jsonb_path_exists_opr(jsonb, jsonpath) -> bool : @json_path_exists({0}, {1}, '{}', 'silent')
 jsonb_path_match(jsonb, jsonpath) -> bool : @json_path_match({0}, {1}, '{}', '')
 jsonb_path_match(jsonb, jsonpath, jsonb) -> bool : @json_path_match({0}, {1}, {2}, '')
 jsonb_path_match(jsonb, jsonpath, jsonb, bool) -> bool : @json_path_match({0}, {1}, {2}, CASE WHEN {3} THEN 'silent' ELSE '' END)
@@ -277,14 +277,14 @@ bit_or(int8) -> int8 : bit_or({d}{0}{o}){f}{w}
 bit_xor(int4) -> int4 : bit_xor({d}{0}{o}){f}{w}
 bit_xor(int8) -> int8 : bit_xor({d}{0}{o}){f}{w}
 string_agg(text, text) -> text : string_agg({d}{0}, {1}{o}){f}{w}
-string_agg(bytea, bytea) -> bytea : unhex(string_agg({d}hex({0}), hex({1}){o}){f}{w})
+string_agg(bytea, bytea) -> bytea : unhex(string_agg({d}hex({0}), coalesce(hex({1}), ''){o}){f}{w})
 array_agg(any) -> array0 : array_agg({d}{0}{o}){f}{w}
-stddev(float8) -> float8 : stddev_samp({d}{0}{o}){f}{w}
-stddev_samp(float8) -> float8 : stddev_samp({d}{0}{o}){f}{w}
-stddev_pop(float8) -> float8 : stddev_pop({d}{0}{o}){f}{w}
-variance(float8) -> float8 : var_samp({d}{0}{o}){f}{w}
-var_samp(float8) -> float8 : var_samp({d}{0}{o}){f}{w}
-var_pop(float8) -> float8 : var_pop({d}{0}{o}){f}{w}
+stddev(float8) -> float8 : (CASE WHEN bool_and(isfinite({0})){f}{w} THEN stddev_samp({d}{0}{o}){f}{w} WHEN count({d}{0}){f}{w} > 1 THEN CAST('nan' AS DOUBLE) END)
+stddev_samp(float8) -> float8 : (CASE WHEN bool_and(isfinite({0})){f}{w} THEN stddev_samp({d}{0}{o}){f}{w} WHEN count({d}{0}){f}{w} > 1 THEN CAST('nan' AS DOUBLE) END)
+stddev_pop(float8) -> float8 : (CASE WHEN bool_and(isfinite({0})){f}{w} THEN stddev_pop({d}{0}{o}){f}{w} WHEN count({d}{0}){f}{w} > 0 THEN CAST('nan' AS DOUBLE) END)
+variance(float8) -> float8 : (CASE WHEN bool_and(isfinite({0})){f}{w} THEN var_samp({d}{0}{o}){f}{w} WHEN count({d}{0}){f}{w} > 1 THEN CAST('nan' AS DOUBLE) END)
+var_samp(float8) -> float8 : (CASE WHEN bool_and(isfinite({0})){f}{w} THEN var_samp({d}{0}{o}){f}{w} WHEN count({d}{0}){f}{w} > 1 THEN CAST('nan' AS DOUBLE) END)
+var_pop(float8) -> float8 : (CASE WHEN bool_and(isfinite({0})){f}{w} THEN var_pop({d}{0}{o}){f}{w} WHEN count({d}{0}){f}{w} > 0 THEN CAST('nan' AS DOUBLE) END)
 corr(float8, float8) -> float8 : corr({0}, {1}){f}{w}
 covar_pop(float8, float8) -> float8 : covar_pop({0}, {1}){f}{w}
 covar_samp(float8, float8) -> float8 : covar_samp({0}, {1}){f}{w}

@@ -7,6 +7,8 @@ import re
 
 from ontolake.sql.errors import SqlError
 
+_LAST_CHARACTER = 0x10FFFF
+
 
 def split_text(text: str, mark: str, null: str) -> list[str | None]:
     """`string_to_array` with a text that stands for NULL. A mark of one character 0 stands for none."""
@@ -23,11 +25,16 @@ def unicode_text(text: str) -> str:
             if found[0] != "\\\\":
                 raise SqlError("invalid Unicode escape", sqlstate="42601", hint=r"write \XXXX or \+XXXXXX")
             return "\\"
+        if int(digits, 16) > _LAST_CHARACTER:
+            raise SqlError("invalid Unicode escape value", sqlstate="42601")
         return chr(int(digits, 16))
 
     pattern = r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|\+([0-9a-fA-F]{6})|([0-9a-fA-F]{4})|\\|)"
     found = re.sub(pattern, one, text)
-    return found.encode("utf-16", "surrogatepass").decode("utf-16")
+    try:
+        return found.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise SqlError("invalid Unicode surrogate pair", sqlstate="42601") from None
 
 
 def identifier_parts(text: str) -> list[str]:

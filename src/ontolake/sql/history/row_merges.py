@@ -69,7 +69,7 @@ class SidesOfTable:
         self.names = tuple(column.name for column in table.primary_key)
         self.schema = schema_of(table)
         columns, _ = vectors.decode_keys(table.key_types, Strings.of(list(wanted)), len(table.prefix)) if wanted else (
-            [pa.array([], type.arrow) for type in table.key_types], None)
+            [pa.nulls(0, type.arrow) for type in table.key_types], None)
         self.keys = compared(table, pa.table(dict(zip(self.names, columns, strict=True))))
 
     def rows(self, node: Node, wanted: Sequence[bytes] | None = None) -> pa.Table:
@@ -91,7 +91,7 @@ class SidesOfTable:
                 absent = stored_array(column.type, [column.absent_value] * len(found))
                 columns.append(comparable(column.type, absent))
                 continue
-            values = found.columns[table.place[held.column_id]] if len(found) else pa.array([], held.type.arrow)
+            values = found.columns[table.place[held.column_id]] if len(found) else pa.nulls(0, held.type.arrow)
             values = values if held.type == column.type else coercion.coerced(column, values)
             columns.append(comparable(column.type, values, is_key=column.name in self.names))
         return pa.table(columns, schema=self.schema)

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from ontolake.sql.keyspace.keys import SIGN
 from ontolake.sql.types import TEXTS, TIMESTAMPS, WIDTHS, IntervalParts, Items, Kind, Stored, Type, from_arrow
-from ontolake.sql.types.moments import DAY, span_of
+from ontolake.sql.types.moments import DAY
+from ontolake.sql.types.spans import span_of
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
 Numbers: TypeAlias = npt.NDArray[Any]

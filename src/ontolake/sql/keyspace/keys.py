@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ontolake.errors import Corruption
-from ontolake.sql.types import WIDTHS, Items, Kind, Stored, Type, documents, moments, numerics
+from ontolake.sql.types import WIDTHS, Items, Kind, Stored, Type, documents, moments, numerics, spans
 
 DATABASE, SCHEMA, TABLE, COLUMN, INDEX = 0x01, 0x02, 0x03, 0x04, 0x05
 DATABASE_NAME, SCHEMA_NAME, TABLE_NAME = 0x06, 0x07, 0x08
@@ -112,7 +112,7 @@ _ELEMENTS: dict[int, Callable[[Any], bytes]] = {
     Kind.NUMERIC: lambda value: b"\x0b\x00" + _octets(numerics.sort_bytes(value)),
     Kind.UUID: lambda value: b"\x0c\x00" + value,
     Kind.TIME: lambda value: b"\x0d\x00" + _u64(value + SIGN),
-    Kind.INTERVAL: lambda value: b"\x0e\x00" + _span(*divmod(moments.span_order(value), moments.DAY)),
+    Kind.INTERVAL: lambda value: b"\x0e\x00" + _span(*divmod(spans.span_order(value), moments.DAY)),
     Kind.JSONB: lambda value: b"\x0f\x00" + _octets(documents.sort_bytes(value)),
     Kind.ARRAY: lambda value: b"\x10\x00" + _octets(_items(value)),
     Kind.ENUM: lambda value: b"\x11\x00" + _double(value),
@@ -180,7 +180,7 @@ def _decode_element(kind: int, data: bytes, at: int, desc: bool) -> tuple[Stored
     if kind == Kind.REAL:
         return _f32.unpack(_u32(number ^ 1 << 31 if number >> 31 else number ^ 0xFFFFFFFF))[0], end
     if kind == Kind.INTERVAL:
-        return moments.span_of(((number >> 64) - SIGN) * moments.DAY + (number & (1 << 64) - 1)), end
+        return spans.span_of(((number >> 64) - SIGN) * moments.DAY + (number & (1 << 64) - 1)), end
     if kind in (Kind.DOUBLE, Kind.ENUM):
         return _f64.unpack(_u64(number ^ SIGN if number & SIGN else number ^ (2**64 - 1)))[0], end
     return number - (1 << 8 * width - 1), end

@@ -381,7 +381,7 @@ def decode_rows(
     `types` may tell the types of all columns by id; then those of fixed width are passed over without a look.
     """
     if not len(values):
-        return [pa.array([], each.type.arrow) for each in wanted]
+        return [pa.nulls(0, each.type.arrow) for each in wanted]
     try:
         return _decoded_rows(values, wanted, types)
     except IndexError:

@@ -47,15 +47,27 @@ class OntolakePostgres(Postgres):
             if not self._match(TokenType.INTERVAL) or not self._match(TokenType.STRING, advance=False):
                 self._retreat(index)
                 return None
-            text, unit = self._parse_string(), None
-            if self._curr is not None and self._curr.text.upper() in _UNITS:
-                unit = self._curr.text.upper()
-                self._advance()
-                if self._curr is not None and self._curr.text.upper() == "TO":
-                    self._advance()
-                    unit = self._curr.text.upper() if self._curr is not None else unit
-                    self._advance()
+            text, unit = self._parse_string(), self._parse_fields()
             return self.expression(exp.Interval(this=text, unit=None if unit is None else exp.Var(this=unit)))
+
+        def _parse_fields(self) -> str | None:
+            """The fields of an interval, such as `DAY TO SECOND(2)`."""
+            words: list[str] = []
+            while self._curr is not None and self._curr.text.upper() in _UNITS and len(words) < 2:
+                words.append(self._curr.text.upper())
+                self._advance()
+                if len(words) == 1 and self._curr is not None and self._curr.text.upper() == "TO":
+                    self._advance()
+                else:
+                    break
+            if not words:
+                return None
+            if words[-1] == "SECOND" and self._match(TokenType.L_PAREN):
+                digits = self._curr.text if self._curr is not None else ""
+                self._advance()
+                self._match_r_paren()
+                return f"{' TO '.join(words)}({digits})"
+            return " TO ".join(words)
 
         def _parse_lambda(self, alias: bool = False, **options: Any) -> Any:
             """An argument; `VARIADIC array` stands for all elements of an array."""

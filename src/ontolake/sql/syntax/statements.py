@@ -15,12 +15,12 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, UnsupportedError
 from ontolake.sql.syntax import commands, definitions
 from ontolake.sql.syntax.dialect import DIALECT as DIALECT
-from ontolake.sql.types import INTERVAL, JSONB, TIMESTAMPS, Kind, from_sql
+from ontolake.sql.types import INTERVAL, JSONB, TIMESTAMPS, Kind, from_sql, spans
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot read is told with an error, by us
 
@@ -45,6 +45,8 @@ _CONTROL: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("use", rf"USE\s+{_NAME}(?:\s*\.\s*{_NAME})?"),
     )
 )  # fmt: skip
+_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_WORD = re.compile(r"[^\W\d]")
 _ADD_CHECK = re.compile(r"\b(ADD)\s+CHECK\b", re.IGNORECASE)
 _RENAME = re.compile(r"\bRENAME\s+(CONSTRAINT)\b", re.IGNORECASE)
 _DROP = re.compile(r"DROP\s+(INDEX|SCHEMA|SEQUENCE)\b.*,", re.IGNORECASE | re.DOTALL)
@@ -264,7 +266,11 @@ def _pieces(sql: str) -> Iterator[tuple[str, int]]:
                              position=_open_quote(sql), hint="a quote may not be closed") from error
     begin: int | None = None
     end = 0
+    before = None
     for token in tokens:
+        if before is not None and before.token_type == TokenType.NUMBER:
+            _check_number(before, token, sql)
+        before = token
         if token.token_type == TokenType.SEMICOLON:
             if begin is not None:
                 yield sql[begin:end], begin
@@ -272,8 +278,19 @@ def _pieces(sql: str) -> Iterator[tuple[str, int]]:
             continue
         begin = token.start if begin is None else begin
         end = token.end + 1
+    if before is not None and before.token_type == TokenType.NUMBER:
+        _check_number(before, None, sql)
     if begin is not None:
         yield sql[begin:end], begin
+
+
+def _check_number(token: Token, following: Token | None, sql: str) -> None:
+    """Raise `SqlSyntaxError` for a number whose exponent is missing, or that a letter follows at once."""
+    end = following.start if following is not None else len(sql)
+    behind = sql[token.end + 1 : end] == "" and following is not None and _WORD.match(sql, following.start) is not None
+    if behind or not _NUMBER.fullmatch(token.text):
+        shown = sql[token.start : following.end + 1 if behind and following is not None else token.end + 1]
+        raise SqlSyntaxError(f'trailing junk after numeric literal at or near "{shown}"', position=token.start + 1)
 
 
 def _open_quote(sql: str) -> int | None:
@@ -514,7 +531,8 @@ def constant(node: exp.Expr) -> Any:
         return [constant(each) for each in node.expressions]
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
         unit = node.args.get("unit")
-        return INTERVAL.text(INTERVAL.store(node.this.name if unit is None else f"{node.this.name} {unit.name}"))
+        fields, digits = spans.type_fields("" if unit is None else unit.name)
+        return INTERVAL.text(INTERVAL.store(spans.interval(node.this.name, fields, digits)))
     raise NotConstant
 
 

@@ -1,8 +1,8 @@
 """The types of columns: how values are checked, kept and handed out again.
 
 `kinds` says what a type is, `storing` and `loading` turn Python values into stored forms and back, `names` finds types
-by their SQL names and Arrow types, `oids` are PostgreSQL's numbers of them; `moments`, `numerics`,
-`documents` and `arrays` have the rules of dates and times, numbers without a precision, JSON, and array literals.
+by their SQL names and Arrow types, `oids` are PostgreSQL's numbers of them; `moments`, `spans`, `numerics`,
+`documents` and `arrays` have the rules of dates, times and intervals, numbers without a precision, JSON, and arrays.
 """
 
 from ontolake.sql.types.kinds import (

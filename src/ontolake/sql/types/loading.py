@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ontolake.sql.errors import DataError
-from ontolake.sql.types import arrays, moments
+from ontolake.sql.types import arrays, moments, spans
 from ontolake.sql.types.kinds import IntervalParts, Items, Kind, Type
 from ontolake.sql.types.storing import EPOCH, EPOCH_DAY
 
@@ -59,7 +59,7 @@ def _interval(type: Type, stored: IntervalParts) -> timedelta:
     try:
         return timedelta(days=days, microseconds=stored.microseconds)
     except OverflowError:
-        raise DataError(f"Python's timedelta cannot hold {moments.span_text(stored)}", sqlstate="22008",
+        raise DataError(f"Python's timedelta cannot hold {spans.span_text(stored)}", sqlstate="22008",
                         hint="read it with arrow(), or as text with CAST") from None
 
 
@@ -124,7 +124,7 @@ TEXT_OF: dict[Kind, Callable[[Type, Any], str]] = {
     Kind.TIMESTAMP_US: lambda type, stored: moments.timestamp_text(stored, type.zoned),
     Kind.NUMERIC: lambda type, stored: stored, Kind.UUID: lambda type, stored: str(uuid.UUID(bytes=stored)),
     Kind.TIME: lambda type, stored: moments.time_text(stored),
-    Kind.INTERVAL: lambda type, stored: moments.span_text(stored),
+    Kind.INTERVAL: lambda type, stored: spans.span_text(stored),
     Kind.JSON: lambda type, stored: stored, Kind.JSONB: lambda type, stored: stored, Kind.ARRAY: _array_text,
     Kind.ENUM: lambda type, stored: type.label_of[stored],
 }  # fmt: skip

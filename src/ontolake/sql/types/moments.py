@@ -1,4 +1,4 @@
-"""Dates, times, timestamps and intervals as PostgreSQL reads and writes them, over all years that it knows.
+"""Dates, times and timestamps as PostgreSQL reads and writes them, over all years that it knows.
 
 Dates are days and timestamps microseconds since 1970, in the Gregorian calendar extended to all years; year 0 is 1 BC.
 """
@@ -12,7 +12,6 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from ontolake.sql.errors import DataError
-from ontolake.sql.types.kinds import IntervalParts
 
 DAY = 86_400_000_000
 """Microseconds of a day."""
@@ -79,7 +78,7 @@ class Reading(NamedTuple):
     """1 for infinity, -1 for -infinity."""
 
 
-def _syntax(what: str, text: str) -> DataError:
+def unreadable(what: str, text: str) -> DataError:
     return DataError(f"{text!r} cannot be read as {what}", sqlstate="22007", hint=_HINTS.get(what))
 
 
@@ -144,7 +143,7 @@ def read(what: str, given: str) -> Reading:
     if ordinal := re.fullmatch(r"(\d{4})\.(\d{3})(\s.*)?", plain):  # a year and the number of a day
         year, number = int(ordinal[1]), int(ordinal[2])
         if not 1 <= number <= 365 + _is_leap(year):
-            raise _syntax(what, given)
+            raise unreadable(what, given)
         text = date_text(days_of(year, 1, 1) + number - 1) + (ordinal[3] or "")
     before, afternoon = False, None
     parts: list[tuple[str, str]] = []
@@ -152,7 +151,7 @@ def read(what: str, given: str) -> Reading:
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None or found.end() == at:
-            raise _syntax(what, given)
+            raise unreadable(what, given)
         kind = str(found.lastgroup if found.lastgroup != "after" else next(
             name for name in ("time", "ymd", "dmy", "named", "zone", "compact", "number", "word") if found[name]))
         value = found[kind]
@@ -189,7 +188,7 @@ def _read(what: str, text: str, parts: list[tuple[str, str]], before: bool, afte
         if kind == "time" and time is None:
             clock = _TIME.fullmatch(value)
             if clock is None:
-                raise _syntax(what, text)
+                raise unreadable(what, text)
             time = _clock(what, text, clock, afternoon)
         elif kind == "clock" and time is None:
             whole, _, part = value.partition(".")
@@ -209,7 +208,7 @@ def _read(what: str, text: str, parts: list[tuple[str, str]], before: bool, afte
         elif kind == "named" and days is None:
             one, name, two = re.fullmatch(r"(\d+)[-/ ]?([A-Za-z]+)[-/ ,]+(\d+)", value).groups()  # type: ignore[union-attr]
             if name.lower() not in _MONTHS:
-                raise _syntax(what, text)
+                raise unreadable(what, text)
             year, day = (int(one), int(two)) if len(one) > 2 else (int(two), int(one))
             short = len(one if len(one) > 2 else two) <= 2
             days = _days(what, text, year, _MONTHS[name.lower()], day, before, short)
@@ -226,10 +225,10 @@ def _read(what: str, text: str, parts: list[tuple[str, str]], before: bool, afte
         elif kind == "word" and "/" in value and not zone:
             zone = value
         else:
-            raise _syntax(what, text)
+            raise unreadable(what, text)
     if month is not None or words:
         if month is None or days is not None or len(words) != 2:
-            raise _syntax(what, text)
+            raise unreadable(what, text)
         first, second = words
         year, day = (first, second) if first > 31 else (second, first)
         days = _days(what, text, year, month, day, before, year < 100)
@@ -254,7 +253,7 @@ def timestamp(what: str, text: str, zoned: bool) -> int:
     if found.infinite:
         return FOREVER if found.infinite > 0 else EVER
     if found.days is None:
-        raise _syntax(what, text)
+        raise unreadable(what, text)
     moment = found.days * DAY + (found.time or 0)
     if zoned:
         moment -= _offset(what, text, found, moment) * 1_000_000
@@ -284,7 +283,7 @@ def date(text: str) -> int:
     if found.infinite:
         return LAST_DAY if found.infinite > 0 else FIRST_DAY
     if found.days is None:
-        raise _syntax("DATE", text)
+        raise unreadable("DATE", text)
     if not FIRST_DATE <= found.days <= LAST_DATE:
         raise out_of_range("DATE", repr(text))
     return found.days
@@ -297,7 +296,7 @@ def time(text: str) -> int:
         text = f"{compact[1]}:{compact[2]}:{compact[3] or '00'}{compact[4] or ''}"
     found = read("TIME", text)
     if found.infinite or found.time is None:
-        raise _syntax("TIME", text)
+        raise unreadable("TIME", text)
     return found.time
 
 
@@ -324,152 +323,3 @@ def timestamp_text(moment: int, zoned: bool) -> str:
     shown = date_text(days)
     day, _, before = shown.partition(" ")
     return f"{day} {time_text(rest)}" + ("+00" if zoned else "") + (f" {before}" if before else "")
-
-
-# Intervals
-
-_UNITS = {name: unit for unit, names in {
-    "us": ("us", "usec", "usecs", "microsecond", "microseconds", "useconds", "usecond"),
-    "ms": ("ms", "msec", "msecs", "millisecond", "milliseconds", "mseconds", "msecond"),
-    "s": ("s", "sec", "secs", "second", "seconds"), "min": ("m", "min", "mins", "minute", "minutes"),
-    "h": ("h", "hr", "hrs", "hour", "hours"), "d": ("d", "day", "days"), "w": ("w", "week", "weeks"),
-    "mon": ("mon", "mons", "month", "months"), "y": ("y", "yr", "yrs", "year", "years"),
-    "dec": ("dec", "decs", "decade", "decades"), "c": ("c", "cent", "century", "centuries"),
-    "mil": ("mil", "mils", "millennium", "millennia"),
-}.items() for name in names}  # fmt: skip
-_MICROSECONDS = {"us": 1, "ms": 1000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
-_YEARS = {"y": 1, "dec": 10, "c": 100, "mil": 1000}
-_SPAN_PART = re.compile(r"""\s* (?:
-    (?P<clock>[+-]?\d+:\d{1,2}(?::\d{1,2}(?:\.\d*)?)?|[+-]?\d+:\d{1,2}\.\d+)
-  | (?P<years>[+-]?\d+)-(?P<months>\d{1,2})
-  | (?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?) \s* (?P<unit>[A-Za-z]+)? ) (?:\s*,)?""", re.VERBOSE)
-_ISO_SPAN = re.compile(r"P(?=.)([^T]*)(?:T(.+))?", re.IGNORECASE)
-
-
-class _Sum:
-    """An interval that is added up."""
-
-    def __init__(self) -> None:
-        self.months, self.days, self.rest = 0, 0, Fraction(0)
-
-    def add(self, number: Fraction, unit: str) -> None:
-        """Add a number of a unit. What is not whole goes to smaller units, as in PostgreSQL."""
-        if unit in _MICROSECONDS:
-            self.rest += number * _MICROSECONDS[unit]
-        elif unit in ("d", "w"):
-            self._days(number * (7 if unit == "w" else 1))
-        elif unit == "mon":
-            whole = int(number)
-            self.months += whole
-            self._days((number - whole) * 30)
-        else:
-            self.months += round(number * 12 * _YEARS[unit])
-
-    def _days(self, number: Fraction) -> None:
-        whole = int(number)
-        self.days += whole
-        self.rest += (number - whole) * DAY
-
-    def clock(self, text: str) -> None:
-        """Add hours, minutes and seconds."""
-        sign = -1 if text.startswith("-") else 1
-        parts = text.lstrip("+-").split(":")
-        if len(parts) == 2 and "." in parts[1]:  # minutes and seconds
-            parts = ["0", *parts]
-        if int(parts[1]) > 59 or (len(parts) > 2 and Fraction(parts[2].rstrip(".")) >= 61):
-            raise out_of_range("INTERVAL", repr(text))
-        for part, unit in zip(parts, ("h", "min", "s"), strict=False):
-            self.add(sign * Fraction(part.rstrip(".")), unit)
-
-
-def interval(text: str) -> IntervalParts:
-    """The interval that a text stands for. Raises `DataError` with 22007 or 22008."""
-    found, given = _Sum(), text.strip()
-    if iso := _ISO_SPAN.fullmatch(given):
-        _add_iso(found, text, iso)
-    else:
-        _add_parts(found, text, given)
-    return checked_span(IntervalParts(found.months, found.days, round(found.rest)), text)
-
-
-def _add_iso(found: _Sum, text: str, iso: re.Match[str]) -> None:
-    dates, times = {"y": "y", "m": "mon", "w": "w", "d": "d"}, {"h": "h", "m": "min", "s": "s"}
-    for part, units in ((iso[1], dates), (iso[2], times)):
-        rest = part or ""
-        while rest:
-            one = re.match(r"([+-]?\d+(?:[.,]\d*)?|[+-]?[.,]\d+)([A-Za-z])", rest)
-            if one is None or one[2].lower() not in units:
-                raise _syntax("INTERVAL", text)
-            found.add(Fraction(one[1].replace(",", ".").rstrip(".")), units[one[2].lower()])
-            rest = rest[one.end() :]
-
-
-def _add_parts(found: _Sum, text: str, given: str) -> None:
-    given = given.removeprefix("@").strip()
-    ago = re.search(r"\bago\s*\Z", given, re.IGNORECASE)
-    given = given[: ago.start()].rstrip() if ago else given
-    at, seen = 0, 0
-    numbers: list[tuple[Fraction, int]] = []  # without a unit
-    while at < len(given):
-        part = _SPAN_PART.match(given, at)
-        if part is None or part.end() == at:
-            raise _syntax("INTERVAL", text)
-        if part["clock"]:
-            if numbers:
-                found.add(numbers.pop()[0], "d")
-            found.clock(part["clock"])
-        elif part["years"]:
-            years = int(part["years"])
-            months = int(part["months"])
-            found.months += years * 12 + (-months if part["years"].startswith("-") else months)
-        elif part["unit"]:
-            unit = _UNITS.get(part["unit"].lower())
-            if unit is None:
-                raise _syntax("INTERVAL", text)
-            found.add(Fraction(part["number"].rstrip(".")), unit)
-        else:
-            numbers.append((Fraction(part["number"].rstrip(".")), seen))
-        at, seen = part.end(), seen + 1
-    if len(numbers) > 1 or not seen or (numbers and numbers[0][1] != seen - 1):
-        raise _syntax("INTERVAL", text)
-    if numbers:
-        found.add(numbers[0][0], "s")
-    if ago:
-        found.months, found.days, found.rest = -found.months, -found.days, -found.rest
-
-
-def checked_span(span: IntervalParts, given: object) -> IntervalParts:
-    """An interval that fits its 32 bits of months and days, and 64 bits of nanoseconds. Raises `DataError`."""
-    most = (2**63 - 1) // 1000
-    if not (-(2**31) <= span.months < 2**31 and -(2**31) <= span.days < 2**31 and -most <= span.microseconds <= most):
-        raise out_of_range("INTERVAL", repr(given) if isinstance(given, str) else given)
-    return span
-
-
-def span_order(span: IntervalParts) -> int:
-    """What intervals are sorted by: their microseconds, with 30 days to a month."""
-    return (span.months * 30 + span.days) * DAY + span.microseconds
-
-
-def span_of(order: int) -> IntervalParts:
-    """An interval that equals all that are sorted by this number."""
-    days, rest = divmod(abs(order), DAY)
-    months = max(0, days - (2**31 - 1)) // 30 + (1 if days > 2**31 - 1 else 0)
-    sign = -1 if order < 0 else 1
-    return IntervalParts(sign * months, sign * (days - months * 30), sign * rest)
-
-
-def span_text(span: IntervalParts) -> str:
-    """An interval as PostgreSQL writes it."""
-    years, months = divmod(abs(span.months), 12)
-    sign = -1 if span.months < 0 else 1
-    parts, negative = [], False
-    for number, name in ((sign * years, "year"), (sign * months, "mon"), (span.days, "day")):
-        if number:
-            plus = "+" if negative and number > 0 else ""
-            parts.append(f"{plus}{number} {name}{'' if number == 1 else 's'}")
-            negative = number < 0
-    if span.microseconds or not parts:
-        plus = "-" if span.microseconds < 0 else "+" if negative else ""
-        parts.append(plus + time_text(abs(span.microseconds)))
-    return " ".join(parts)

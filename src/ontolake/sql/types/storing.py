@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ontolake.sql.errors import DataError, TypeMismatchError
-from ontolake.sql.types import arrays, documents, moments, numerics
+from ontolake.sql.types import arrays, documents, moments, numerics, spans
 from ontolake.sql.types.kinds import (
     DATE,
     DOUBLE,
@@ -303,7 +303,7 @@ def _time(type: Type, value: Any) -> int:
 
 def _interval(type: Type, value: Any) -> IntervalParts:
     if isinstance(value, str):
-        found = moments.interval(value)
+        found = spans.interval(value)
     elif isinstance(value, timedelta):
         found = IntervalParts(0, value.days, value.seconds * 1_000_000 + value.microseconds)
     elif isinstance(value, np.timedelta64):
@@ -314,7 +314,7 @@ def _interval(type: Type, value: Any) -> IntervalParts:
         found = value
     else:
         raise _wrong(type, value)
-    found = moments.checked_span(found, value)
+    found = spans.checked_span(found, value)
     return found if not type.scale else found._replace(microseconds=_rounded(found.microseconds, type.scale))
 
 

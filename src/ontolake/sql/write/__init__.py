@@ -5,7 +5,7 @@ of statements and `chains` for a WITH that writes; `rows` encodes them, `row_wri
 entries, `defaults` has the expressions that the catalog keeps, `sequences` gives numbers, `foreign_keys` follows and
 checks references; `pending` is what a transaction still has to see to. `ddl` changes the catalog, with `alterations`,
 `constraints`, `index_builds`, `key_changes` and `type_changes` for tables that have rows already,
-`sequence_definitions`, `reference_definitions`, `enums`, `index_expressions`, `comments` and `table_likes`;
+`sequence_definitions`, `reference_definitions`, `enums`, `index_expressions`, `comments`, `properties`, `table_likes`;
 `sorted_runs` is how an index is filled in the order of its keys, `small_changes` and `row_inserts` work out a
 few rows. `described_changes` says what statements give without running them. `view_definitions` keeps views,
 `query_tables` makes tables of queries, `foreign` changes rows that something else keeps.

@@ -51,6 +51,7 @@ from ontolake.sql.syntax.statements import (
 )  # fmt: skip
 from ontolake.sql.types import Type
 from ontolake.sql.write import defaults, enums, sequence_definitions, view_definitions
+from ontolake.sql.write.properties import refuse_properties
 from ontolake.sql.write.row_writer import RowWriter
 from ontolake.sql.write.sequences import Numbers
 
@@ -376,7 +377,7 @@ class Definer:
                 if self._defined(by_name, name, node).generated:
                     raise DefinitionError(f"{column.name} is generated from {name}, which is generated itself",
                                           sqlstate="42P17", position=position_of(node, self.statement))
-            empty = pa.table([pa.array([], each.type.arrow) for each in by_name.values()], names=list(by_name))
+            empty = pa.table([pa.nulls(0, each.type.arrow) for each in by_name.values()], names=list(by_name))
             coerced(column, execution.run(exp.select(tree.as_("v")).from_("t0"), {"t0": empty}).column(0))
 
     def named_checks(
@@ -577,14 +578,6 @@ class Definer:
         found = [key for key, _ in entries_of(record)]
         there = self.session.keyspace.get_many(found)
         self.writer.records([], [key for key in found if key in there])
-
-
-def refuse_properties(kind: str, properties: Sequence[exp.Expr]) -> None:
-    """Raise `SqlError` if CREATE has a property, such as UNLOGGED."""
-    for each in properties[:1]:
-        if isinstance(each, exp.OnCommitProperty):
-            raise DefinitionError("ON COMMIT is for temporary tables", sqlstate="42P16", hint="CREATE TEMP TABLE")
-        raise UnsupportedError(f"{each.sql(DIALECT)} is not supported with CREATE {kind}", hint="leave it out")
 
 
 def _owner() -> str:

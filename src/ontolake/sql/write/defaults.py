@@ -203,7 +203,7 @@ def evaluated(
 
     texts = [*parts, *(each for each in conditions if each not in parts)]
     if not rows.num_rows:
-        return {text: pa.array([], parts[text].type.arrow if text in parts else pa.bool_()) for text in texts}
+        return {text: pa.nulls(0, parts[text].type.arrow if text in parts else pa.bool_()) for text in texts}
     wanted = [exp.alias_(exp.paren(parse_expression(text)), f"e{n}") for n, text in enumerate(texts)]
     found = execution.run(exp.select(*wanted).from_("t0"), {"t0": rows})
     return {text: coerced(parts[text], found.column(n)) if text in parts

@@ -23,6 +23,7 @@ from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, name_of
 from ontolake.sql.types import Kind, Type
 from ontolake.sql.write import bulk, ddl
+from ontolake.sql.write.properties import refuse_properties
 from ontolake.sql.write.sequences import calls_in
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def source(tree: exp.Create, params: Parameters, called: Called) -> exp.Expr:
 def create(definer: Definer, tree: exp.Create, query: exp.Expr, names: StatementNames, run: Run) -> Result:
     """Make the table and write its rows. `query` has neither parameters nor views. Raises `SqlError`."""
     node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-    ddl.refuse_properties("TABLE", [each for each in _properties(tree) if not isinstance(
+    refuse_properties("TABLE", [each for each in _properties(tree) if not isinstance(
         each, exp.WithDataProperty | exp.ExecuteAsProperty)])  # fmt: skip
     filled = not any(isinstance(each, exp.WithDataProperty) and each.args.get("no") for each in _properties(tree))
     schema = run(query).typed().schema if is_historical(query) else names.described(_without_calls(query))

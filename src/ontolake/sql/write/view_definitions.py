@@ -21,6 +21,7 @@ from ontolake.sql.errors import (
 )
 from ontolake.sql.plan.views import ALL, query_of
 from ontolake.sql.syntax.statements import DIALECT, name_of, position_of
+from ontolake.sql.write.properties import is_idle
 
 if TYPE_CHECKING:
     from ontolake.sql.write.ddl import Definer
@@ -38,9 +39,11 @@ def create(definer: Definer, tree: exp.Create, qualify: Qualify, describe: Descr
     query = tree.expression
     if not isinstance(query, exp.Query | exp.Values):
         raise UnsupportedError("this form of CREATE VIEW is not supported")
-    if (properties := tree.args.get("properties")) is not None:
-        raise UnsupportedError(f"{properties.expressions[0].sql(DIALECT)} is not supported with CREATE VIEW",
-                               hint="a view is always there for all; CREATE TABLE AS keeps rows")
+    properties = [] if (given_words := tree.args.get("properties")) is None else given_words.expressions
+    for each in properties:
+        if not is_idle(each):
+            raise UnsupportedError(f"{each.sql(DIALECT)} is not supported with CREATE VIEW",
+                                   hint="a view is always there for all; CREATE TABLE AS keeps rows")
     if query.find(exp.Placeholder) is not None:
         raise SqlError("a view has no parameters", sqlstate="42P02")
     parts = [name_of(each) for each in (node.args.get("catalog"), node.args.get("db"), node.this) if each is not None]
