@@ -21,6 +21,7 @@ from ontolake.server.pg.messages import ProtocolViolation
 from ontolake.server.pg.scram import MECHANISM, ScramExchange
 from ontolake.server.pg.sessions import BIND, CLOSE, DESCRIBE, EXECUTE, FLUSH, PARSE, SYNC, Script, WireSession
 from ontolake.server.pg.startup import ClientCredential
+from ontolake.sql.cancellation import CANCELED
 from ontolake.sql.errors import SqlError
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class PgConnection(asyncio.Protocol):
         self._heard: list[bytes] = []
         self._copying: tuple[Script, CopyInput] | None = None
         self._checked = 0.0
+        self._script: Script | None = None
+        """What runs now."""
+        self._is_canceled = False
 
     # the transport
 
@@ -370,7 +374,7 @@ class PgConnection(asyncio.Protocol):
         elif kind in (COPY_DATA, COPY_DONE, COPY_FAIL):
             pass  # of a COPY that has failed
         elif kind == FUNCTION:
-            self._send(session.failed(SqlError("function calls are not supported", sqlstate="0A000",
+            self._send(session.failed(SqlError("there are no functions to call in this way", sqlstate="42883",
                                                hint="SELECT the function")) + session.ready())
         else:
             raise ProtocolViolation(f"invalid frontend message type {kind}")
@@ -418,6 +422,7 @@ class PgConnection(asyncio.Protocol):
         except OntolakeError as error:
             self._run_here(script, error)
             return
+        self._script, self._is_canceled = script, False
         self._work(partial(_steps, script, None, None), partial(self._stepped, script, give_back))
 
     def _run_here(self, script: Script, error: OntolakeError) -> None:
@@ -437,28 +442,32 @@ class PgConnection(asyncio.Protocol):
 
     def _stepped(self, script: Script, give_back: Callable[[], None], found: Any, error: BaseException | None) -> None:
         """A step has ended: send what it gave, and go on when the client has taken it."""
-        if error is not None:
+        if error is not None or found[1] is None or self._is_closed:
             give_back()
+            self._script = None
+        if error is not None:
             self._fail(error)
             return
-        said, what = found
         if self._is_closed:
-            give_back()
             script.close()
             return
+        said, what = found
         self._send(said)
         if what is None:
-            give_back()
             self._at_rest()
         elif isinstance(what, CopyIn):
             give_back()
+            self._script = None
             self._send(what.response)
             self._copying = (script, CopyInput(self._server.limits.stream))
             self._take = self._copied
         else:
             self._flush()
-            self._go_on(partial(self._work, partial(_steps, script, None, None),
-                                partial(self._stepped, script, give_back)))  # fmt: skip
+            self._go_on(partial(self._next_step, script, give_back))
+
+    def _next_step(self, script: Script, give_back: Callable[[], None]) -> None:
+        stopped = SqlError(CANCELED, sqlstate="57014") if self._is_canceled else None
+        self._work(partial(_steps, script, None, stopped), partial(self._stepped, script, give_back))
 
     def _go_on(self, step: Callable[[], None]) -> None:
         """Do a step when the client has taken what was sent."""
@@ -481,6 +490,7 @@ class PgConnection(asyncio.Protocol):
                 reason = m.MessageReader(body).text()
                 error = SqlError(f"COPY from stdin failed: {reason}", sqlstate="57014")
             give_back = self._server.slots.take(self._principal)
+            self._script, self._is_canceled = script, False
             self._work(partial(_steps, script, data.file(), error), partial(self._stepped, script, give_back))
         elif kind in (SYNC, FLUSH):
             pass
@@ -506,9 +516,16 @@ class PgConnection(asyncio.Protocol):
 
     def cancel(self) -> None:
         """Make the statement that runs end."""
+        if self._script is not None and not self._is_canceled:
+            self._is_canceled = True
+            self._interrupt(self._script)
+
+    def _interrupt(self, script: Script) -> None:
+        """Tell a statement to end until it has."""
         session = self.session
-        if session is not None and self._is_busy and session.connection.interrupt():
-            self._loop.call_later(0.02, self.cancel)
+        if session is not None and self._script is script:
+            session.connection.interrupt()
+            self._loop.call_later(0.02, self._interrupt, script)
 
     def leave(self) -> None:
         """End the connection when what is under way has ended: the server ends."""

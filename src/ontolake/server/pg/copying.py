@@ -53,7 +53,8 @@ def _column_count(connection: SqlConnection, statement: ParsedStatement) -> int:
         return len(options["columns"])
     if options["table"]:
         name = ".".join('"' + part.replace('"', '""') + '"' for part in options["table"])
-        return len(connection.find_table(name, connection.catalog()).columns)
+        table = connection.find_table(name, connection.catalog())
+        return sum(not column.generated for column in table.visible)
     assert statement.inner is not None
     described = connection.describe(statement.inner)
     return len(described.columns or ())

@@ -201,11 +201,14 @@ def read_bind(body: bytes) -> BindMessage:
 
 
 def _formats(reader: MessageReader) -> tuple[int, ...]:
-    found = tuple(reader.short() for _ in range(reader.short()))
-    wrong = next((each for each in found if each > 1), None)
+    return tuple([reader.short() for _ in range(reader.short())])
+
+
+def check_formats(formats: Sequence[int]) -> None:
+    """Raise `SqlError` for a format that is neither text nor binary."""
+    wrong = next((each for each in formats if each > 1), None)
     if wrong is not None:
-        raise SqlError(f"invalid format code: {wrong}", sqlstate="22023")
-    return found
+        raise SqlError(f"unsupported format code: {wrong}", sqlstate="22023")
 
 
 def read_target(body: bytes) -> tuple[str, str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ontolake.server.pg.messages import BindMessage
+from ontolake.server.pg.messages import BindMessage, check_formats
 from ontolake.server.pg.values import decode_parameter, result_columns, row_description
 from ontolake.sql import SqlConnection
 from ontolake.sql.descriptions import StatementDescription
-from ontolake.sql.errors import DuplicateNameError, SqlError, UnknownNameError
+from ontolake.sql.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import ParsedStatement
 
@@ -67,11 +67,18 @@ class WireStatement:
         return self._description is not None
 
     def parameter_types(self, connection: SqlConnection) -> Sequence[int]:
-        """The types of all parameters."""
-        return self.oids if self._description is None and self.knows_types else self.described(connection).parameters
+        """The types of all parameters; 0 for one that nothing tells."""
+        if self._description is None and self.knows_types:
+            return self.oids
+        try:
+            return self.described(connection).parameters
+        except UnsupportedError:
+            count = 0 if self.statement is None else self.statement.parameter_count
+            return (*self.oids, *[0] * (count - len(self.oids)))
 
     def row_description(self, result: Result, formats: Sequence[int]) -> bytes:
         """The RowDescription of a result, which is worked out once for answers of the same plan."""
+        check_formats(formats)
         known = self._row_description
         if known is not None and known[0] is result.columns and known[1] == formats:
             return known[2]
@@ -151,6 +158,7 @@ def parameters(statement: WireStatement, message: BindMessage, connection: SqlCo
                        sqlstate="08P01")
     if not values:
         return ()
+    check_formats(formats)
     types = statement.parameter_types(connection)
     if len(formats) <= 1:
         format = formats[0] if formats else 0

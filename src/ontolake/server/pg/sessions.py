@@ -178,11 +178,15 @@ class WireSession:
             return row_description(result_columns(Result("", 0, table=rows)))
         portal = self.portals.portal(name)
         self._check_state(portal.statement.statement)
-        if portal.result is not None:
-            return portal.statement.row_description(portal.result, portal.formats)
-        gives_rows = portal.statement.gives_rows
-        if gives_rows is False:
+        wire = portal.statement
+        if wire.gives_rows is False:
             return m.NO_DATA
+        if wire.kind == "select" and portal.result is None:  # it is run next, so there is no need to plan it twice
+            assert wire.statement is not None
+            if not self._check_rights(wire.statement, portal.params, wire):
+                portal.result = self.run(wire.statement, portal.params, wire)
+        if portal.result is not None:
+            return wire.row_description(portal.result, portal.formats)
         description = portal.statement.described(self.connection)
         return m.NO_DATA if description.columns is None else row_description(description.columns, portal.formats)
 
@@ -214,6 +218,7 @@ class WireSession:
             portal.is_done, portal.result = True, None
             yield m.command_complete(tag_of(result))
             return
+        m.check_formats(portal.formats)
         left = result.count - portal.at
         count = min(limit, left) if limit > 0 else left
         if count:
@@ -466,7 +471,11 @@ class WireSession:
 
 def tag_of(result: Result) -> str:
     """What a statement did, as PostgreSQL says it."""
-    return f"INSERT 0 {result.count}" if result.status.startswith("INSERT ") else result.status
+    status = result.status
+    return f"INSERT 0 {result.count}" if status.startswith("INSERT ") else _TAGS.get(status, status)
+
+
+_TAGS = {"ROLLBACK TO": "ROLLBACK"}
 
 
 def _remember(sql: str, statement: ParsedStatement) -> None:
