@@ -120,7 +120,8 @@ class WireSession:
                 try:
                     if kind == EXECUTE:
                         alone = n + 1 < len(messages) and messages[n + 1][0] == SYNC
-                        yield from self._execute(*m.read_execute(body), alone=alone)
+                        if (yield from self._execute(*m.read_execute(body), alone=alone)):
+                            return  # the client was to send rows: a Sync that it sent before them does not count
                     else:
                         yield self._prepared(kind, body)
                 except Exception as error:
@@ -190,25 +191,27 @@ class WireSession:
         description = portal.statement.described(self.connection)
         return m.NO_DATA if description.columns is None else row_description(description.columns, portal.formats)
 
-    def _execute(self, name: str, limit: int, *, alone: bool) -> Script:
+    def _execute(self, name: str, limit: int, *, alone: bool) -> Generator[Event, Any, bool]:
+        """Run a portal. Returns whether the client was to send rows."""
         portal = self.portals.portal(name)
         wire = portal.statement
         if wire.statement is None:
             yield m.EMPTY_QUERY
-            return
+            return False
         self._check_state(wire.statement)
         if portal.is_done and portal.result is None:
             raise TransactionError(f"portal \"{name}\" cannot be run", sqlstate="55000")
         if wire.kind == "copy":
             portal.is_done = True
             yield from self._copy(wire.statement, wire)
-            return
+            return bool(wire.statement.options["into"])
         if portal.result is None:
             if not alone:
                 self._begin_implicit(wire.kind)
             portal.result = self.run(wire.statement, portal.params, wire)
             yield from self._take_notices()
         yield from self._rows(portal, limit)
+        return False
 
     def _rows(self, portal: Portal, limit: int) -> Iterator[bytes | memoryview]:
         """The rows of a portal that are left, or some of them."""
@@ -317,6 +320,8 @@ class WireSession:
         if kind in _CONTROLLED:
             return _CONTROLLED[kind](self, statement)
         before = connection.status
+        if writes:
+            self._check_writable(kind)
         result = connection.run(statement, params)
         if writes and before == "I" and not self._is_implicit:
             self._events.committed(kind)
@@ -337,6 +342,14 @@ class WireSession:
             wire.is_allowed, wire.writes = use.is_fixed, use.writes
         self._allowed = statement if use.is_fixed else None
         return use.writes
+
+    def _check_writable(self, kind: str) -> None:
+        """Raise `TransactionError` (25006) for a database of the past, or one that is served to be read."""
+        is_past = self.connection.as_of is not None
+        if is_past or self.connection.session.readonly:
+            why = "is of the past" if is_past else "is read-only here"
+            raise TransactionError(f"cannot execute {kind.upper()}: the database {self.database.name} {why}",
+                                   sqlstate="25006", hint=f"connect to {self.database.store.name}" if is_past else None)
 
     def _prepared_as(self, name: str) -> ParsedStatement:
         return self.connection.prepared.find(name).statement
@@ -419,7 +432,8 @@ class WireSession:
 
     def _copy(self, statement: ParsedStatement, wire: WireStatement) -> Script:
         self._check_state(statement)
-        self._check_rights(statement, (), wire)
+        if self._check_rights(statement, (), wire):
+            self._check_writable("copy")
         before = self.connection.status
         count = yield from copying.copy(self.connection, statement)
         if statement.options["into"] and before == "I":
