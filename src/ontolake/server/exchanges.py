@@ -73,6 +73,7 @@ class Exchanges:
         self._server = server
         self._app = app
         self._open = 0
+        self._entries: list[AuditEntry] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -193,7 +194,18 @@ class Exchanges:
             "operation": exchange.operation, "store": exchange.store, "problem": exchange.problem})  # fmt: skip
         changes = route is not None and (route.changes or exchange.method == "WEBSOCKET")
         if server.audit is not None and (changes or exchange.status in (401, 403)):
-            server.audit.append(exchange.entry())
+            self._audit(exchange.entry())
+
+    def _audit(self, entry: AuditEntry) -> None:
+        """Entries of one turn of the event loop are written at once."""
+        if not self._entries:
+            asyncio.get_running_loop().call_soon(self._write_audit)
+        self._entries.append(entry)
+
+    def _write_audit(self) -> None:
+        entries, self._entries = self._entries, []
+        assert self._server.audit is not None
+        self._server.audit.append(*entries)
 
 
 async def refuse(exchange: Exchange, error: RefusedError, send: Send) -> None:

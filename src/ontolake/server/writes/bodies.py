@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 TAKEN = (LINES, ARROW, JSON)
 """Media types of rows in requests; JSON is a list of objects, or one object."""
+_OBJECTS = frozenset({LINES, "application/ndjson", "application/jsonl", JSON})
+_EXACT = {"int64": int, "string": str, "bool": bool, "double": float}
+"""By the name of an Arrow type: values of JSON that it takes as they are."""
 _DECODER = msgspec.json.Decoder()
 
 
@@ -25,10 +28,10 @@ def decoded(body: bytes, media_type: str, types: Mapping[str, pa.DataType]) -> p
     Raises `RefusedError`: 400 for what is not the format, 415 for another one, 422 for a column or a value that does
     not fit, by its name.
     """
-    kind = media_type.partition(";")[0].strip().lower()
+    kind = _kind(media_type)
     if kind in (ARROW, "application/vnd.apache.arrow"):
         found = _arrow(body)
-    elif kind in (LINES, "application/ndjson", "application/jsonl", JSON):
+    elif kind in _OBJECTS:
         found = _columns(_objects(body, kind == JSON), types)
     else:
         raise RefusedError(415, f"rows cannot be read from {media_type or 'a body without content-type'!r}",
@@ -39,6 +42,24 @@ def decoded(body: bytes, media_type: str, types: Mapping[str, pa.DataType]) -> p
         if name not in types:
             raise RefusedError(422, f"there is no column {name!r}", hint=f"there are {', '.join(types)}")
     return found
+
+
+def decoded_together(bodies: Iterable[tuple[bytes, str]], types: Mapping[str, pa.DataType]) -> pa.Table | None:
+    """The rows of several bodies, each with its media type, as one table; None unless all are objects of the same
+    columns. Raises `RefusedError` if any of them cannot be read."""
+    rows: list[dict[str, Any]] = []
+    for body, media_type in bodies:
+        kind = _kind(media_type)
+        found = _objects(body, kind == JSON) if kind in _OBJECTS else []
+        if not found:
+            return None
+        rows += found
+    names = rows[0].keys()
+    return _columns(rows, types) if all(row.keys() == names for row in rows) else None
+
+
+def _kind(media_type: str) -> str:
+    return media_type.partition(";")[0].strip().lower()
 
 
 def _arrow(body: bytes) -> pa.Table:
@@ -74,12 +95,14 @@ def _columns(rows: list[dict[str, Any]], types: Mapping[str, pa.DataType]) -> pa
         kind = types.get(name)
         if kind is None:
             raise RefusedError(422, f"there is no column {name!r}", hint=f"there are {', '.join(types)}")
-        values = []
-        for number, row in enumerate(rows):
-            try:
-                values.append(_value(kind, row.get(name)))
-            except (ValueError, TypeError, ArithmeticError) as error:
-                raise RefusedError(422, f"row {number}, column {name!r}: {row.get(name)!r} is not {kind}") from error
+        values = [row.get(name) for row in rows]
+        exact = _EXACT.get(str(kind))
+        for number, value in enumerate(values):
+            if type(value) is not exact:
+                try:
+                    values[number] = _value(kind, value)
+                except (ValueError, TypeError, ArithmeticError) as error:
+                    raise RefusedError(422, f"row {number}, column {name!r}: {value!r} is not {kind}") from error
         try:
             arrays.append(pa.array(values, kind))
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:

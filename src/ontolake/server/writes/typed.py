@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
+from ontolake.errors import OntolakeError
 from ontolake.history import UnknownTableError
 from ontolake.history.metadata import AUTHOR, MESSAGE
 from ontolake.model.filters import FieldRef, ValueRef
@@ -18,8 +20,11 @@ from ontolake.ontology.keys import decoded_key
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.ranges import public_schema
 from ontolake.ontology.versioned import table_of
-from ontolake.server.writes.bodies import decoded
+from ontolake.server.writes.bodies import decoded, decoded_together
 from ontolake.server.writes.requests import KeyExistsError, RowWrite, StaleHeadError, WriteFailure, WriteNote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _OWNER = uuid.uuid4().hex
 
@@ -30,7 +35,8 @@ def commit_rows(store: Any, branch: str, writes: Sequence[RowWrite], note: Write
     types = {table_of(info): info for info in store.types}
     intents = Intents()
     fresh: list[tuple[int, TypeInfo, list[Any]]] = []
-    for place, write in enumerate(writes):
+    alike = _declare_together(types, writes, intents)
+    for place, write in enumerate(() if alike else writes):
         try:
             keys = _declare(types, write, intents)
         except Exception as error:
@@ -60,14 +66,34 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 
+def _declare_together(types: dict[str, TypeInfo], writes: Sequence[RowWrite], intents: Intents) -> bool:
+    """Add what writes say at once, if all of them change rows of one type and no two the same row. Otherwise, or if
+    one of them does not fit, returns False and adds nothing: then they are looked at one by one."""
+    info = types.get(writes[0].table)
+    if len(writes) < 2 or info is None or {(one.table, one.mode) for one in writes} != {(writes[0].table, "upsert")}:
+        return False
+    try:
+        table = decoded_together(((one.body, one.media_type) for one in writes), _columns_of(info))
+        rows, unique = ((), False) if table is None else rows_from_arrow(info, table)
+    except OntolakeError:
+        return False
+    if unique:
+        intents.add_unique(info, rows, unique)
+    return unique
+
+
+@lru_cache(256)
+def _columns_of(info: TypeInfo) -> Mapping[str, pa.DataType]:
+    """What readers get of the columns that can be written."""
+    return {field.name: field.type for field in list(public_schema(info, "latest"))[: len(info.all_columns)]}
+
+
 def _declare(types: dict[str, TypeInfo], write: RowWrite, intents: Intents) -> list[Any] | None:
     """Add what a write says. Returns the keys of rows that must be new. Raises what does not fit."""
     info = types.get(write.table)
     if info is None:
         raise UnknownTableError(write.table, types)
-    schema = public_schema(info, "latest")
-    columns = {field.name: field.type for field in list(schema)[: len(info.all_columns)]}
-    table = decoded(write.body, write.media_type, columns)
+    table = decoded(write.body, write.media_type, _columns_of(info))
     if write.mode == "delete":
         intents.end(info, keys_from_arrow(info, table.select([one for one in table.column_names
                                                               if one in {key.stored for key in info.keys}])), False)
