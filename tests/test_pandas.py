@@ -86,6 +86,24 @@ assert database.merge("try").status == "merged"
 assert database.query("select a from t order by id").to_pylist() == [{"a": "c"}, {"a": "e"}, {"a": "d"}]
 """
 
+_GRAPH = """
+import sys
+from ontolake import lazy_pandas
+lazy_pandas.forgo()
+from ontolake.graph import Graph
+from ontolake.model import Entity, Field
+
+class Thing(Entity):
+    id: Field[int] = Field(primary_key=True)
+    name: Field[str]
+
+with Graph.init(sys.argv[1] + "/graph/", types=[Thing]) as graph:
+    with graph.transaction(actor="ada") as transaction:
+        transaction.load(Thing, [{"id": 1, "name": "a"}])
+    assert graph.snapshot().get(Thing, 1)["name"] == "a"
+    assert len(list(graph.commits())) == 2
+"""
+
 _NOT_IMPORTED = "\nassert 'pandas' not in sys.modules\n"
 
 _PANDAS = """
@@ -120,6 +138,10 @@ def test_typed_stores_do_not_import_pandas(tmp_path: Path, place: str, engine: s
 
 def test_documents_and_tables_do_not_import_pandas(tmp_path: Path) -> None:
     _run(_OTHERS + _NOT_IMPORTED, str(tmp_path))
+
+
+def test_graphs_of_a_server_do_not_import_pandas(tmp_path: Path) -> None:
+    _run(_GRAPH + _NOT_IMPORTED, str(tmp_path))
 
 
 @pytest.fixture(scope="module")

@@ -44,9 +44,11 @@ def serve(
              "insecure": insecure or None, "pg": pg}  # fmt: skip
     found = _config(urls or [], config, {name: value for name, value in given.items() if value is not None})
 
+    from ontolake import lazy_pandas
     from ontolake.server.process import LOCAL, prepared
     from ontolake.server.telemetry import log_to_stderr
 
+    lazy_pandas.forgo()
     with prepared(found) as ready:
         log_to_stderr(found.log_level)
         out = Out(json)

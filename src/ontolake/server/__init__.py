@@ -11,6 +11,6 @@ declared; `sync/` is the socket of documents.
 Around it: `exchanges` is the way of a request before and after its route, with `limits`, `origins`, the `audit` log,
 `metrics` and `telemetry` (logs and spans); `tokens` is who has which rights. `listener` is the socket and how the
 process ends, `config` what a server is configured with, `process` all of it together, `versions` those of what is
-stored. `repeats` answers requests that come again, `jobs` are what lasts longer than one. `pg/` speaks PostgreSQL's
-protocol.
+stored. `repeats` answers requests that come again, `memory` gives back what is not needed, `jobs` are what lasts longer
+than one. `pg/` speaks PostgreSQL's protocol.
 """

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ontolake.server import telemetry
 from ontolake.server.audit import AuditEntry
 from ontolake.server.limits import LimitedBody
+from ontolake.server.memory import RestWatch
 from ontolake.server.origins import security_headers
 from ontolake.server.problems import MEDIA_TYPE, Problem, RefusedError, problem_of
 from ontolake.server.routes import EXCHANGE
@@ -74,6 +75,7 @@ class Exchanges:
         self._app = app
         self._open = 0
         self._entries: list[AuditEntry] = []
+        self._rest = RestWatch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -132,6 +134,7 @@ class Exchanges:
             if follows:
                 self._followed("events")
             self._note(exchange)
+            self._rest.worked()
 
     def _with_headers(self, exchange: Exchange, headers: Any) -> list[tuple[bytes, bytes]]:
         granted = self._server.origins.granted(exchange.headers)

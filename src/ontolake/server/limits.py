@@ -19,8 +19,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     body: int = 64 * 2**20
     """The size of a body."""
-    stream: int = 2**30
-    """The size of a body of rows or of a blob. The server holds it in memory."""
+    stream: int = 256 * 2**20
+    """The size of a body of rows or of a blob. The server holds it in memory, so a load of more is sent in parts."""
     rows: int = 10_000
     """Rows on one page of an answer."""
     seconds: float = 60.0
