@@ -90,7 +90,7 @@ def no_newer(alias: str, source: str, keys: Sequence[tuple[str, str]], as_of: st
 
 def not_superseded(alias: str, superseded: str, as_of: str | None = None) -> str:
     """A condition on `alias`: `superseded`, a table of rows that have a successor, does not have it (yet)."""
-    condition = _Successors(superseded, f"over.superseded_by <= {as_of}" if as_of else None).none(alias)
+    condition = _Successors(superseded, "over", f"over.superseded_by <= {as_of}" if as_of else None).none(alias)
     return f"{alias}.commit_id <= {as_of} AND {condition}" if as_of else condition
 
 
@@ -111,21 +111,20 @@ def scan_on(
 ) -> tuple[str, str]:  # fmt: skip
     """The same for a statement that looks at all rows: what to read from, and the condition.
 
-    A join finds the successors on the first branch with one cursor for all rows, in the order of the rows. Those on
-    other branches are listed once; there are no more of them than rows to look at. That does not pay if the statement
-    is `filtered`, so that few rows come to be asked for a successor.
+    A join finds successors with one cursor for all rows, in the order of the rows. Those on other branches than the
+    first are listed once; there are no more of them than rows to look at. That does not pay if the statement is
+    `filtered`, so that few rows come to be asked for a successor.
     """
     conditions = _seen(alias, lineage, as_of, deletions=deletions)
     for one in _successors(lineage, tables, as_of):
-        if one.counts is None:
-            conditions.append(one.none(alias))
-        elif one.table == tables.first:
-            source = f"{source} LEFT JOIN {one.table} AS over ON over.row_id = {alias}.rowid AND {one.counts}"
-            conditions.append("over.row_id IS NULL")
-        elif filtered:
-            conditions.append(one.none(alias))
+        if one.counts is None:  # what most rows with a successor fail at comes before what all rows pass
+            conditions.insert(len(conditions) - bool(lineage.segments), one.none(alias))
+        elif filtered or one.table == tables.first:
+            same = f"{one.name}.row_id = {one.row(alias)}"
+            source = f"{source} LEFT JOIN {one.table} AS {one.name} ON {same} AND {one.counts}"
+            conditions.append(f"{one.name}.row_id IS NULL")
         else:
-            listed = f"SELECT over.row_id FROM {one.table} AS over WHERE {one.counts}"
+            listed = f"SELECT {one.name}.row_id FROM {one.table} AS {one.name} WHERE {one.counts}"
             conditions.append(f"CASE WHEN {alias}.rowid IN ({listed}) THEN 0 ELSE 1 END")
     return source, " AND ".join(conditions)
 
@@ -138,10 +137,18 @@ class SuccessorTables(NamedTuple):
 
 
 class _Successors(NamedTuple):
-    """A table of rows that have a successor, and which of its entries count: a condition on `over`, or None for all."""
+    """A table of rows that have a successor, and which of its entries count: a condition on `name`, or None for all."""
 
     table: str
+    name: str
     counts: str | None
+    until: int | None = None
+    """Entries of later commits do not count, whatever else is asked."""
+
+    def row(self, alias: str) -> str:
+        """The row of `alias` to look for; NULL, which is not looked for, if its successor would come too late."""
+        return f"{alias}.rowid" if self.until is None else \
+            f"CASE WHEN {alias}.commit_id < {self.until} THEN {alias}.rowid END"
 
     def none(self, alias: str) -> str:
         """A condition on `alias`: no entry of it counts.
@@ -151,7 +158,8 @@ class _Successors(NamedTuple):
         """
         if self.counts is None:
             return f"{alias}.rowid NOT IN (SELECT row_id FROM {self.table})"
-        return f"NOT EXISTS (SELECT 1 FROM {self.table} AS over WHERE over.row_id = {alias}.rowid AND {self.counts})"
+        return (f"NOT EXISTS (SELECT 1 FROM {self.table} AS {self.name} WHERE {self.name}.row_id = {alias}.rowid AND "
+                f"{self.counts})")
 
 
 def _seen(alias: str, lineage: BranchLineage, as_of: str | None, *, deletions: bool) -> list[str]:
@@ -162,16 +170,17 @@ def _seen(alias: str, lineage: BranchLineage, as_of: str | None, *, deletions: b
 
 def _successors(lineage: BranchLineage, tables: SuccessorTables, as_of: str | None) -> list[_Successors]:
     """The tables that have successors on a lineage."""
-    bound = [f"over.superseded_by <= {as_of}"] if as_of else []
     found: list[_Successors] = []
     first = next((one for one in lineage.segments or MAIN.segments if not one.branch), None)
     if first is not None:
-        until = [] if first.until is None else [f"over.superseded_by <= {first.until}"]
-        found.append(_Successors(tables.first, " AND ".join([*until, *bound]) or None))
+        bounds = [str(one) for one in (first.until, as_of) if one is not None]
+        counts = " AND ".join(f"over.superseded_by <= {bound}" for bound in bounds)
+        found.append(_Successors(tables.first, "over", counts or None, first.until))
     others = BranchLineage(tuple(one for one in lineage.segments if one.branch))
     if others.segments:
-        seen = others.sees("over.branch_id", "over.superseded_by")
-        found.append(_Successors(tables.others, " AND ".join([seen, *bound])))
+        counts = others.sees("aside.branch_id", "aside.superseded_by")
+        counts += f" AND aside.superseded_by <= {as_of}" if as_of else ""
+        found.append(_Successors(tables.others, "aside", counts))
     return found
 
 

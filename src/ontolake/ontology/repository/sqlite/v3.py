@@ -80,6 +80,8 @@ LAYOUT = (
 MANY = 1 << 62
 """More commits than a store can have."""
 T = TypeVar("T")
+_WRITTEN = "EXISTS (SELECT 1 FROM branches WHERE id > 0 AND head_commit_id <> base_commit_id)"
+"""Whether another branch than the first has commits of its own, as SQL."""
 _REMEMBERED = 100_000
 """So many commits are remembered with their branch before they are looked up anew."""
 
@@ -101,6 +103,8 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         self._views: dict[int, SqliteRepositoryV3] = {0: self}
         self._before: SqliteRepositoryV3 | None = None
         self._is_before = False
+        self._aside = False
+        """Whether this connection has begun to write on another branch than the first."""
         self._scans = scans_of(uri, config)
         super().__init__(db, uri, config)
         if config.branch != MAIN_NAME:
@@ -136,13 +140,20 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
         return self.lineage if self.branch_id or self._unbranched() < MANY else ALONE
 
     def _unbranched(self) -> int:
-        """The commit up to which this branch sees every commit of the store; `MANY` if there are no branches."""
+        """The commit up to which this branch sees every commit of the store; `MANY` if no other branch has commits."""
         if self.branch_id:
             return self.lineage.whole
         if self._whole is None:
-            least: Any = self.db.execute("SELECT min(base_commit_id) FROM branches WHERE id > 0").get
-            self._whole = MANY if least is None else int(least)
+            least, written = self.db.execute(f"SELECT min(base_commit_id), {_WRITTEN} FROM branches WHERE id > 0").get
+            self._whole = least if written or (self._aside and least is not None) else MANY
         return self._whole
+
+    def _begin(self, owner: str) -> None:
+        super()._begin(owner)
+        if self.branch_id and not self._aside:  # from now on, the first branch may meet rows of another
+            for view in self._views.values():
+                view._aside = True
+                view.forget()
 
     def forget_layout(self) -> None:
         super().forget_layout()
@@ -332,8 +343,8 @@ class SqliteRepositoryV3(SqliteRepositoryV2):
     # schemas, which are those of the lineage
     def shape_now(self) -> object:
         return (control.shape(self.db), self.db.execute(
-            "SELECT count(*), max(activation_commit_id), (SELECT max(id) > 0 FROM branches), "
-            "(SELECT count(*) FROM storage_meta) FROM type_layout_catalog").fetchone())
+            "SELECT count(*), max(activation_commit_id), "
+            f"{_WRITTEN}, (SELECT count(*) FROM storage_meta) FROM type_layout_catalog").fetchone())
 
     def current_layouts(self) -> Mapping[tuple[Kind, str], Layout]:
         self.refresh()
