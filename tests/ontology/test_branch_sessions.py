@@ -17,6 +17,7 @@ from ontolake.history import (
     UnknownBranchError,
 )
 from ontolake.model import Entity, Field
+from ontolake.model.types import type_info
 from ontolake.ontology import (
     Event,
     HandlerContext,
@@ -246,3 +247,39 @@ def test_types_are_restored_by_their_classes(url: str) -> None:
                 session.restore(to=3, types=bad)  # type: ignore[arg-type]
         with pytest.raises(Invalid, match="instead of tables"):
             session.restore(to=3, tables=["entity/Stock"], types=[Stock])
+
+
+def test_the_first_commit_on_a_branch_hides_from_main_what_it_writes(tmp_path: Path) -> None:
+    url = str(tmp_path / "store.db")
+    with opened(url) as session:
+        session.ensure(Stock(id="x", count=1))
+        session.commit()
+        session.branches.create("try")
+        items = session.query().entities(Stock)
+
+        def on_main() -> list[Any]:
+            return [items.count(), items.where(Stock.count > 1).count(), items.to_arrow().num_rows,
+                    [one.count for one in items.collect()]]
+
+        assert on_main() == [1, 0, 1, [1]]
+        with opened(url, "try") as other:
+            other.ensure([Stock(id="x", count=2), Stock(id="y", count=3)])
+        assert on_main() == [1, 0, 1, [1]]
+
+
+def test_main_may_be_read_while_its_own_connection_writes_to_a_branch_for_the_first_time(tmp_path: Path) -> None:
+    with opened(str(tmp_path / "store.db")) as session:
+        session.ensure(Stock(id="x", count=1))
+        session.commit()
+        session.branches.create("try")
+        items = session.query().entities(Stock)
+        assert items.count() == 1
+        session.ensure(Stock(id="y", count=2))
+        session.commit()
+        main: Any = session.repository
+        target = main.on(main.branch_named("try").id)
+        with target.transaction("writer") as transaction:
+            transaction.reconcile(type_info(Stock), [("z", 3)])
+            assert [one.id for one in items.collect()] == ["x", "y"]
+            transaction.finish({})
+        assert [one.id for one in items.collect()] == ["x", "y"]

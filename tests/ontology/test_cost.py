@@ -211,7 +211,8 @@ def test_a_branch_three_deep_costs_little_more_than_the_first(tmp_path: Path) ->
         with Session(url, branch="three", entity_types=ENTITIES, relation_types=RELATIONS) as deep:
             found = {name: steps(deep, work) / alone[name] for name, work in READS.items()}
     assert found["as_of"] < 1.05
-    assert found.pop("scan") < 2.8  # of eleven instructions a row; most of those that are added compare two numbers
+    # The first branch takes eleven instructions a row, since it looks for successors with one cursor; it was sixteen.
+    assert found.pop("scan") < 2.7
     assert all(ratio < 1.7 for ratio in found.values()), found
 
 

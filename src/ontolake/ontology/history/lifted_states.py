@@ -112,11 +112,11 @@ class LiftedStates:
         info = self.info(name)
         versions = {version for head in heads if head
                     for version in self._states.repository.holding(head).activations(*name)}
-        found: set[Row] = set()
+        found: list[Sequence[Row]] = []
         for version in sorted(versions):
             then = self._states.info(name, version)
-            found.update(rekeyed(self._states.touched(then, version, commits), then.keys, info.keys))
-        return sorted(found)
+            found.append(rekeyed(self._states.touched(then, version, commits), then.keys, info.keys))
+        return sorted(found[0]) if len(found) == 1 else sorted({key for keys in found for key in keys})
 
     def live_relations(self, name: Name, side: str, entity: Name, keys: Sequence[Row], commit: int) -> list[Row]:
         """The keys of relations that lead to some entities at a commit."""

@@ -87,7 +87,8 @@ class TypedMergeable:
         unique.settled()
         conflicts += Orphans(sides, decisions, changes).settled()
         conflicts += unique.settled()  # again: rows that orphans brought may clash, too
-        counts = {table_name(name): plan.counts for name, plan in changes.types.items() if any(plan.counts)}
+        counted = ((name, plan.counts) for name, plan in changes.types.items())
+        counts = {table_name(name): found for name, found in counted if any(found)}
         return MergePlan(changes, counts, conflicts)
 
     def _check_tables(self, sides: Sides[int], known: set[Name]) -> None:
@@ -161,9 +162,9 @@ class TypedMergeable:
                     if isinstance(each, RewritePlan):
                         migrated.append(self._rewrite(transaction, target, each, plan.changes.states))
                         continue
-                    rows = each.tables.rows(each.changes.puts)
-                    if rows:
-                        transaction.reconcile(each.tables.info, _checked(each.tables.info, rows))
+                    _check_complete(each.tables, each.changes.puts)
+                    if each.changes.puts.num_rows:
+                        transaction.reconcile(each.tables.info, each.tables.rows(each.changes.puts))
                     faults.reach("ontology: merged rows written")
                     transaction.delete(each.tables.info, each.tables.rows(each.changes.deletes))
                 left = [table_name(name) for name, each in sorted(plan.changes.types.items())
@@ -188,11 +189,11 @@ class TypedMergeable:
         return migrated_type(name, (plan.old_version, version), rows, steps)
 
 
-def _checked(info: TypeInfo, rows: list[Row]) -> list[Row]:
-    """Rows that have what their columns need. Raises `Invalid` for what a resolution left out."""
-    for column, place in ((one, number) for number, one in enumerate((*info.keys, *info.columns)) if not one.nullable):
-        for row in rows:
-            if row[place] is None:
-                raise Invalid(f"{info.name} {row[: len(info.keys)]!r} needs a value for {column.stored}",
-                              hint="give it in the resolution")
-    return rows
+def _check_complete(tables: RowTables, rows: pa.Table) -> None:
+    """Raise `Invalid` if a row lacks what its columns need, which a resolution may have left out."""
+    for column in tables.columns:
+        values = rows.column(column.stored)
+        if values.null_count and not column.nullable:
+            row = tables.rows(rows.filter(values.is_null()).slice(0, 1))[0]
+            raise Invalid(f"{tables.info.name} {row[: len(tables.names)]!r} needs a value for {column.stored}",
+                          hint="give it in the resolution")

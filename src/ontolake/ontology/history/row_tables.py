@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -36,14 +37,14 @@ class RowTables:
 
     def table(self, rows: Collection[Row]) -> pa.Table:
         """Encoded rows, keys first."""
-        parts: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * len(self.columns)
+        parts = _columns(rows, len(self.columns))
         return pa.table([pa.array(_held(column, part), field.type)
                          for column, part, field in zip(self.columns, parts, self.schema, strict=True)],
                         schema=self.schema)
 
     def keys(self, keys: Collection[Row]) -> pa.Table:
         """Encoded keys."""
-        parts: Sequence[Sequence[Any]] = list(zip(*keys, strict=True)) if keys else [()] * len(self.names)
+        parts = _columns(keys, len(self.names))
         fields = [self.schema.field(name) for name in self.names]
         return pa.table([pa.array(part, field.type) for part, field in zip(parts, fields, strict=True)],
                         schema=pa.schema(fields))
@@ -91,11 +92,16 @@ def base_table(
             {name: mask for name, mask in fields.items() if mask.any()})
 
 
+def _columns(rows: Collection[Row], width: int) -> list[list[Any]]:
+    """The values of rows, column by column. To unpack rows into `zip` would make an object for each, all at once."""
+    return [list(map(itemgetter(place), rows)) for place in range(width)]
+
+
 def _held(column: Column, values: Sequence[Any]) -> Sequence[Any]:
     """Encoded values as Arrow holds them."""
     if column.sqlite_type != "REAL":
         return values
-    return [math.nan if value == NAN else value for value in values]
+    return [math.nan if value == NAN else value for value in values] if NAN in values else values
 
 
 def _encoded(column: Column, values: Sequence[Any]) -> Sequence[Any]:

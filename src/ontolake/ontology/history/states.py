@@ -31,6 +31,7 @@ class StoreStates:
         self.dag = TypedDag(repository)
         self._reader = repository.states
         self._infos: dict[tuple[Name, int], TypeInfo] = {}
+        self._schemas: dict[tuple[Name, int], SchemaVersion] = {}
         self._versions: dict[int, Mapping[Name, int]] = {}
 
     def versions_at(self, commit: int) -> Mapping[Name, int]:
@@ -48,7 +49,9 @@ class StoreStates:
 
     def version(self, name: Name, version: int) -> SchemaVersion:
         """A version of a type."""
-        return next(one for one in self.repository.every_version(*name) if one.schema_version_id == version)
+        if (name, version) not in self._schemas:
+            self._schemas |= {(name, one.schema_version_id): one for one in self.repository.every_version(*name)}
+        return self._schemas[name, version]
 
     def info(self, name: Name, version: int) -> TypeInfo:
         """A class for the rows of a version, whose relations lead to classes of the store."""

@@ -120,7 +120,7 @@ def scan_on(
         if one.counts is None:  # what most rows with a successor fail at comes before what all rows pass
             conditions.insert(len(conditions) - bool(lineage.segments), one.none(alias))
         elif filtered or one.table == tables.first:
-            same = f"{one.name}.row_id = {one.row(alias)}"
+            same = f"{one.name}.row_id = {one.row(alias) if filtered else f'{alias}.rowid'}"
             source = f"{source} LEFT JOIN {one.table} AS {one.name} ON {same} AND {one.counts}"
             conditions.append(f"{one.name}.row_id IS NULL")
         else:
