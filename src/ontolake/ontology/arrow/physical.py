@@ -195,10 +195,11 @@ def by_row(table: pa.Table) -> pa.Table:
     """In the order in which rows were written."""
     import numpy as np
 
-    rows = numbers(table.column(ROW))
-    if len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()):
+    parts = [numbers(chunk) for chunk in table.column(ROW).chunks if len(chunk)]
+    if all(one[-1] < two[0] for one, two in pairwise(parts)) and all((one[1:] > one[:-1]).all() for one in parts):
         return table
     # Runs are numbered one after the other: only those that are not in order are sorted.
+    rows = np.concatenate(parts)
     lengths = np.array([len(chunk) for chunk in table.column(ROW).chunks if len(chunk)], dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
     highest = np.maximum.accumulate(np.maximum.reduceat(rows, starts))

@@ -37,6 +37,7 @@ class StoreObjects:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self.url = store.url
+        self._together = store if isinstance(store, Together) else None  # which takes long to find out
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="ontolake-objects")  # starts none yet
 
     def find(self, key: str) -> Object | None:
@@ -103,8 +104,8 @@ class StoreObjects:
 
         Those that are `fresh` have keys that nobody knows before that swap.
         """
-        store = self.store
-        if not isinstance(store, Together):
+        store = self._together
+        if store is None:
             self.write({**fresh, **others})
             yield
             return
@@ -122,16 +123,16 @@ class StoreObjects:
 
     def write_advisory(self, objects: Mapping[str, bytes]) -> None:
         """Write what can be made anew, and need not survive a crash."""
-        if not isinstance(self.store, Together):
+        if self._together is None:
             self.write(objects)
             return
         for key, data in objects.items():
-            self.store.put_unsynced(key, data)
+            self._together.put_unsynced(key, data)
 
     def begin(self, key: str, data: bytes) -> Future[None]:
         """Write an object under a key that nobody knows yet, in the background; `wait` says when it is durable."""
-        store = self.store
-        if isinstance(store, Together):
+        store = self._together
+        if store is not None:
             return self._pool.submit(again, lambda: store.put_all({key: data}))
         return self._pool.submit(self._put, key, data)
 

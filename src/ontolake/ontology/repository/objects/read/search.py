@@ -21,6 +21,8 @@ from ontolake.ontology.repository.objects.layout import DataFile
 
 _REMEMBERED = 10_000
 """Keys of one search that are kept at most."""
+_INDEXED = 1_000
+"""Up to this number of rows the places of all keys of a file are kept, which is faster to ask than Arrow."""
 
 
 class _Searched(NamedTuple):
@@ -41,6 +43,8 @@ class KeySearch:
         have."""
         if not wanted:
             return None, wanted
+        if file.row_count <= _INDEXED:
+            return self._looked_up(info, file, wanted)
         if file.row_count <= self._files.sizes.small_rows:
             found, at = self._search(info, file, wanted)
             return found, _lacking(wanted, at) if found is not None else wanted
@@ -57,6 +61,19 @@ class KeySearch:
             if found is not None and len(wanted) < len(known.places):
                 found = found.take(pa.array(at[at >= 0]))
         return found, _lacking(wanted, at) if found is not None else wanted
+
+    def _looked_up(self, info: Type, file: DataFile, wanted: list[Any]) -> tuple[pa.Table | None, list[Any]]:
+        """`rows` of a file of few rows."""
+        table = self._files.table(file)
+        places: dict[Any, int] | None = self._files.kept((file.path, "places"))
+        if places is None:
+            keys = table.column(place(info.keys[0])).to_pylist()
+            places = {keys[at]: at for at in range(len(keys) - 1, -1, -1)}  # of one key the first
+            self._files.keep((file.path, "places"), places, 120 * len(keys))
+        found = [at for key in wanted if (at := places.get(key)) is not None]
+        if not found:
+            return None, wanted
+        return table.take(pa.array(found)), [key for key in wanted if key not in places]
 
     def _search(
         self, info: Type, file: DataFile, wanted: list[Any]
