@@ -28,9 +28,11 @@ from ontolake.ontology import (
     TypedStore,
     on_event,
 )
+from ontolake.ontology.moving.conversion import convert
 from ontolake.ontology.moving.exports import lines, write_parquet
 from ontolake.ontology.moving.import_lines import Lines
 from ontolake.ontology.moving.imports import ImportConflictError, apply_import
+from ontolake.storage import open_storage
 
 
 class Stock(Entity):
@@ -190,6 +192,25 @@ def test_elsewhere_a_reader_of_the_past_never_holds_up_an_erasure_and_never_sees
             assert reader.query().entities(Stock).where(Stock.id == "k7").as_of(2).first() is None
 
 
+def test_nothing_is_erased_while_a_branch_of_the_pages_keeps_their_past(tmp_path: Path) -> None:
+    path = tmp_path / "pages.db"
+    with opened(url := f"sqlite+file://{path}") as session:
+        session.ensure([Stock(id="the needle", count=1), Stock(id="x", count=2)])
+        session.commit()
+    with open_storage(f"file://{path}") as storage:
+        aside = storage.create_branch("aside", storage.get_commit_lsn())
+    with opened(url) as session:
+        with pytest.raises(Contended, match="'aside' of its pages keeps their past; nothing was erased"):
+            session.erase(Stock, "the needle", "asked for", dry_run=False)
+        assert session.query().entities(Stock).count() == 2
+    with open_storage(f"file://{path}") as storage:
+        storage.delete_branch(aside)
+    assert b"the needle" in path.read_bytes()
+    with opened(url) as session:
+        assert session.erase(Stock, "the needle", "asked for", dry_run=False).items == 1
+    assert b"the needle" not in b"".join(one.read_bytes() for one in tmp_path.iterdir())
+
+
 def test_what_cannot_be_changes_nothing(url: str, tmp_path: Path) -> None:
     """The cases of bad input that the suite of history does not have."""
     with opened(url) as session, opened(f"{url}.other.db") as other:
@@ -236,6 +257,38 @@ def test_a_type_is_dropped_on_every_branch(url: str) -> None:
             with pytest.raises(StorageBackendError, match="there is no entity type Stock"):
                 session.repository.drop_type("entity", "Stock")
             assert not list(session.repository.check())
+
+
+class Aside(Entity):
+    id: Field[str] = Field(primary_key=True)
+
+
+@pytest.mark.parametrize("dropping", ["main", "try"])
+def test_a_type_that_only_one_branch_had_is_dropped_on_every_branch(url: str, tmp_path: Path, dropping: str) -> None:
+    def there(branch: str, place: str = url) -> Session:
+        return Session(place, entity_types=[Stock, Aside], branch=branch)
+
+    with there("try") as session:
+        session.ensure(Aside(id="a"))
+        session.commit()
+    with there(dropping) as session:
+        session.repository.drop_type("entity", "Aside")
+    with there("main") as session, there("main", copied := str(tmp_path / "copy.db")) as copy:
+        convert(session.repository, copy.repository)
+    for place in (url, copied):
+        for branch in ("main", "try"):
+            with there(branch, place) as session:
+                assert session.query().entities(Aside).count() == 0
+                session.ensure(Aside(id="b"))
+                with pytest.raises(TypeDroppedError):
+                    session.commit()
+                session.discard()
+                with pytest.raises(StorageBackendError, match="there is no entity type Aside"):
+                    session.repository.drop_type("entity", "Aside")
+                assert not list(session.repository.check())
+    with there("main") as session:
+        session.merge("try", strategy="theirs")
+        assert session.query().entities(Aside).count() == 0
 
 
 def test_types_are_restored_by_their_classes(url: str) -> None:

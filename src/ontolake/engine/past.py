@@ -34,6 +34,16 @@ def detach(url: str) -> None:
         place.leave(writes=True)
 
 
+def holders(url: str) -> list[str]:
+    """The branches of a page store, by name, that hold what they were made from, so that it cannot be dropped."""
+    place = shared(url)
+    database = place.join({}, create=False, writes=False)
+    try:
+        return [ref.name for ref in database.storage.list_branches() if ref.parent is not None]
+    finally:
+        place.leave(writes=False)
+
+
 def _is_whole(storage: Storage, ref: BranchRef, at: Lsn) -> bool:
     """Whether a branch has every page of its own."""
     if ref.head_lsn <= ref.base_lsn:

@@ -28,6 +28,7 @@ from ontolake.ontology.errors import HeadMismatchError, UnknownCommitError
 from ontolake.ontology.query.plan import Plan, Values
 from ontolake.ontology.repository.branched import BranchRow, ErasureRecord, KeyErasure, Names, TagRow
 from ontolake.ontology.repository.objects import layout
+from ontolake.ontology.repository.objects.base import Restated
 from ontolake.ontology.repository.objects.branch_names import HeadNames, branch_row, tag_rows
 from ontolake.ontology.repository.objects.layout import (
     BranchEntry,
@@ -36,6 +37,8 @@ from ontolake.ontology.repository.objects.layout import (
     DataFile,
     ErasureNote,
     Head,
+    Schemas,
+    type_key,
 )
 from ontolake.ontology.repository.objects.moment import HeadSnapshot, OtherBranchMoved
 from ontolake.ontology.repository.objects.read.execution import Executor
@@ -342,13 +345,22 @@ class S3RepositoryV3(S3RepositoryV2):
         return super().gc(dry_run=dry_run)
 
     def drop_type(self, kind: Kind, name: str, *, at: int | None = None) -> None:
-        """Let a type go on every branch, this one last: what is interrupted can be called again."""
-        if (kind, name) in self.schemas() and at in (None, self.head()):
-            for row in self.branch_rows():
-                there = self.on(row.id)
-                if there is not self and (kind, name) in there.schemas():
+        """Let a type go on every branch, this one last: what is interrupted can be called again.
+
+        The first branch, which all ask for what was dropped, learns of it even if it never had the type.
+        """
+        key = type_key(kind, name)
+        lines = [self.on(row.id) for row in self.branch_rows()]
+        having = [one for one in lines if (manifest := one.moment().manifest) is not None and key in manifest.types]
+        if having and at in (None, self.head()):
+            first = self.on(0)
+            if first not in having:
+                first.restate(lambda moment: _noted(moment, key))
+            for there in having:
+                if there is not self:
                     super(S3RepositoryV3, there).drop_type(kind, name)
-        super().drop_type(kind, name, at=at)
+        if self in having or not having:
+            super().drop_type(kind, name, at=at)
 
     def erasures(self) -> list[ErasureRecord]:
         from ontolake.ontology.repository.objects.upkeep.replacements import known
@@ -370,3 +382,11 @@ class S3RepositoryV3(S3RepositoryV2):
     def close(self) -> None:
         self.sight.close()
         super().close()
+
+
+def _noted(moment: HeadSnapshot, key: str) -> Restated | None:
+    """The newest commit of a branch that does not have a type, with a note that the type was dropped."""
+    manifest, schemas = moment.manifest, moment.schemas
+    if manifest is None or key in schemas.dropped:
+        return None
+    return Restated(dict(manifest.types), {}, Schemas(schemas.types, (*schemas.dropped, key)), manifest.dropped)

@@ -239,7 +239,7 @@ class SqliteRepository(SingleLine, ABC):
         with self.transaction(self.runtime_id):
             if at is not None and self.head() != at:
                 raise HeadMismatchError(f"commit {self.head()} came after commit {at}", hint="look again")
-            if (kind, name) not in self.schemas():
+            if not control.is_registered(self.db, kind, name):  # on whichever branch
                 raise StorageBackendError(f"there is no {kind} type {name} in {self.uri!r}",
                                           hint="storage_info() and onto schema history list the types")
             control.unregister(self.db, kind, name)

@@ -132,6 +132,12 @@ def _version(row: Any) -> SchemaVersion:
     return SchemaVersion(row[0], row[1], row[2], json.loads(row[3]), row[4], row[5], row[6], row[7])
 
 
+def is_registered(db: apsw.Connection, kind: Kind, name: str) -> bool:
+    """Whether a type is known and was not dropped."""
+    found = db.execute("SELECT 1 FROM schema_registry WHERE type_kind = ? AND type_name = ?", (kind, name)).get
+    return found is not None
+
+
 def dropped_types(db: apsw.Connection) -> set[tuple[Kind, str]]:
     """Types that have versions but are no longer registered."""
     rows = db.execute(

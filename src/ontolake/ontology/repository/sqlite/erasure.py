@@ -14,7 +14,7 @@ import apsw
 
 from ontolake import faults, urls
 from ontolake.engine.checkpoints import truncate_log
-from ontolake.engine.past import drop_past
+from ontolake.engine.past import drop_past, holders
 from ontolake.errors import Contended, Invalid
 from ontolake.history import Garbage
 from ontolake.history.erasures import KeyHash
@@ -60,9 +60,9 @@ class SqliteErasure:
         """Remove the rows, note it, and write the store anew so that no page and no log has bytes of them.
 
         Raises `UnknownKeyError` if no commit has the row, `LiveRelationsError` if relations lead or led to it and do
-        not go with it, `Invalid` if an event that waits to be handled names it, and `Contended` if others read: nothing
-        was changed, unless they began meanwhile, which the message says; then the bytes go when the last of them closes
-        and a row is erased again.
+        not go with it, `Invalid` if an event that waits to be handled names it, and `Contended` if others read, or if a
+        branch of its pages keeps their past: nothing was changed, unless that began meanwhile, which the message says;
+        then the bytes go when the last of them closes and a row is erased again.
         """
         repository = self._repository
         repository.check_writable()
@@ -98,6 +98,7 @@ class SqliteErasure:
             raise Contended(f"{self._repository.uri!r}: a query of this session is being read; nothing was erased",
                             hint="read it to its end, or close it")
         if urls.parse(self._repository.uri).place is not urls.Place.SQLITE:
+            self._check_unheld("nothing was erased")
             return
         with write_transaction(self._db, self._repository.uri):
             self._db.pragma("user_version", self._db.pragma("user_version"))
@@ -106,6 +107,13 @@ class SqliteErasure:
         if checkpointed[0]:
             raise Contended(f"{self._repository.uri!r}: others read an earlier state; nothing was erased",
                             hint="close all readers, and erase the row then")
+
+    def _check_unheld(self, so_far: str) -> None:
+        """Raise `Contended` if the pages of the store have branches of their own, which keep the past of the pages."""
+        held = holders(self._repository.uri)
+        if held:
+            raise Contended(f"{self._repository.uri!r}: the branch {held[0]!r} of its pages keeps their past; {so_far}",
+                            hint="delete that branch of the page store; then an erasure drops the past")
 
     def _places(self) -> Places:
         found = list(self._own())
@@ -186,5 +194,6 @@ class SqliteErasure:
             raise Contended(f"{self._repository.uri!r}: the row is erased, but others still read, so the write-ahead "
                             "log keeps old bytes", hint="close all readers: the log goes with the last of them")
         if not native:
+            self._check_unheld("the row is erased, but bytes of it are left")
             drop_past(self._repository.uri)
             faults.reach("ontology: past of pages dropped")
