@@ -43,7 +43,7 @@ class KeySearch:
         have."""
         if not wanted:
             return None, wanted
-        if file.row_count <= _INDEXED:
+        if file.row_count <= min(_INDEXED, self._files.sizes.small_rows):
             return self._looked_up(info, file, wanted)
         if file.row_count <= self._files.sizes.small_rows:
             found, at = self._search(info, file, wanted)
