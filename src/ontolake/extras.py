@@ -11,6 +11,7 @@ EXTRAS = {
     "s3": {"obstore": "obstore"},
     "graph": {"lance": "pylance", "datafusion": "datafusion"},
     "sql": {"sqlglot": "sqlglot", "duckdb": "duckdb"},
+    "sqlalchemy": {"sqlalchemy": "sqlalchemy"},
     "server": {"starlette": "starlette", "uvicorn": "uvicorn", "prometheus_client": "prometheus-client",
                "opentelemetry": "opentelemetry-api"},
     "client": {"urllib3": "urllib3"},

@@ -83,7 +83,7 @@ def test_errors(url: str) -> None:
         ("GRANT ALL ON t TO x", dbapi.NotSupportedError, "0A000"), ("SELECT 1/0", dbapi.DataError, "22012"),
         ("SELECT ?", dbapi.ProgrammingError, "07001"), ("RELEASE x", dbapi.ProgrammingError, "3B001"),
         ("COPY t FROM 'nowhere'", dbapi.OperationalError, "58P01"),
-        ("SELECT 1; SELECT 2", dbapi.ProgrammingError, "42601"),
+        ("SELECT 1; SELECT 2 SELECT", dbapi.ProgrammingError, "42601"), (" -- ;", dbapi.ProgrammingError, "42601"),
     ]  # fmt: skip
     for sql, kind, state in cases:
         with pytest.raises(kind) as raised:

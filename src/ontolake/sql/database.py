@@ -542,6 +542,10 @@ class Database(VersionedTables):
         with self._session.reading():
             return self._session.catalog(None if as_of is None else self._version(as_of))
 
+    def temporary_catalog(self) -> SqlCatalog | None:
+        """The temporary tables of the session, if it has made any."""
+        return self._commands.temporary.catalog()
+
     def version(self) -> int:
         """The number of the newest commit; 0 in a new database."""
         with self._session.reading():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -16,10 +16,11 @@ from typing import Any
 import pyarrow as pa
 
 from ontolake.errors import OntolakeError
+from ontolake.sql.catalog.records import SqlCatalog
 from ontolake.sql.database import Database, open_database
-from ontolake.sql.errors import SqlError
+from ontolake.sql.errors import SqlError, SqlSyntaxError
 from ontolake.sql.results import Result
-from ontolake.sql.syntax.statements import Parameters, ParsedStatement, parse_one
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement, parse
 from ontolake.sql.types import Kind, from_arrow
 
 apilevel = "2.0"
@@ -110,18 +111,21 @@ _CONTROLS = ("begin", "begin read only", "commit", "rollback", "use")
 
 
 class _Translating:
-    """Raises PEP 249's errors for ours."""
+    """Raises PEP 249's errors for all others."""
 
     def __enter__(self) -> None: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, OntolakeError):
-            state = error.sqlstate if isinstance(error, SqlError) else None
-            raised = (OperationalError if state is None else _ERRORS.get(state[:2], DatabaseError))(str(error))
-            raised.sqlstate = state
-            raise raised from error
+        if not isinstance(error, Exception) or isinstance(error, Error):
+            return
+        state = error.sqlstate if isinstance(error, SqlError) else None
+        if state is None and not isinstance(error, OntolakeError):  # what only a mistake of ours lets through
+            state = SqlError.default_state
+        raised = (OperationalError if state is None else _ERRORS.get(state[:2], DatabaseError))(str(error))
+        raised.sqlstate = state
+        raise raised from error
 
 
 _translating = _Translating()
@@ -143,6 +147,8 @@ class Connection:
     def __init__(self, database: Database, autocommit: bool) -> None:
         self.database = database
         self.autocommit = autocommit
+        self.isolation_level = "SERIALIZABLE"
+        """What the caller wants of transactions. They are serializable, which gives every level that SQL has."""
         self._closed = False
 
     def cursor(self) -> Cursor:
@@ -164,13 +170,13 @@ class Connection:
                 self.database.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Give the connection up; what is not committed is forgotten."""
-        if not self._closed:
-            self._closed = True
-            with _translating:
-                if self.database.in_transaction:
-                    self.database.execute("ROLLBACK")
-                self.database.close()
+        """Give the connection up; what is not committed is forgotten. Raises `InterfaceError` if it is closed."""
+        self._check()
+        self._closed = True
+        with _translating:
+            if self.database.in_transaction:
+                self.database.execute("ROLLBACK")
+            self.database.close()
 
     def __enter__(self) -> Connection:
         return self
@@ -186,17 +192,34 @@ class Connection:
         else:
             self.rollback()
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def catalogs(self) -> tuple[SqlCatalog, SqlCatalog | None]:
+        """All tables that statements see now, and the temporary ones if there are any. Raises `Error`."""
+        self._check()
+        with _translating:
+            return self.database.catalog(), self.database.temporary_catalog()
+
     def _check(self) -> None:
         if self._closed:
             raise InterfaceError("the connection is closed")
 
-    def _parse(self, sql: str) -> ParsedStatement:
+    def _parse(self, sql: str) -> Sequence[ParsedStatement]:
         self._check()
+        if not isinstance(sql, str):
+            raise ProgrammingError(f"a statement is a str, not a {type(sql).__name__}")
         with _translating:
-            return parse_one(sql)
+            statements = parse(sql)
+            if not statements:
+                raise SqlSyntaxError("there is no statement")
+            return statements
 
     def _run(self, statement: ParsedStatement, parameters: Parameters) -> Result:
         self._check()
+        if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping):
+            raise ProgrammingError(f"parameters are a sequence or a mapping, not a {type(parameters).__name__}")
         with _translating:
             if not self.autocommit and not self.database.in_transaction and statement.kind not in _CONTROLS:
                 self.database.execute("BEGIN")
@@ -214,30 +237,45 @@ class Cursor:
         self.description: list[tuple[Any, ...]] | None = None
         self.lastrowid = None
         self._result: Result | None = None
+        self._later: list[Result] = []
         self._closed = False
 
     def execute(self, operation: str, parameters: Parameters = ()) -> Cursor:
-        """Run a statement. Raises `Error`."""
+        """Run a statement, or several without parameters, whose results `nextset` goes through. Raises `Error`."""
         self._check()
-        self._run(self.connection._parse(operation), parameters)
+        self._clear()
+        statements = self.connection._parse(operation)
+        if len(statements) > 1 and parameters:
+            raise ProgrammingError("several statements cannot share parameters: run one at a time")
+        first, *self._later = [self.connection._run(statement, parameters) for statement in statements]
+        self._show(first)
         return self
 
-    def _run(self, statement: ParsedStatement, parameters: Parameters) -> None:
-        self._result, self.description, self.rowcount = None, None, -1
-        self._result = result = self.connection._run(statement, parameters)
-        self.rowcount = result.count
-        if result.columns:
-            self.description = [_described(name, type) for name, type in result.description]
+    def _clear(self) -> None:
+        self._result, self.description, self.rowcount, self._later = None, None, -1, []
+
+    def _show(self, result: Result) -> None:
+        """Make a result the one that is fetched from."""
+        self._result, self.rowcount = result, result.count
+        self.description = [_described(*each) for each in result.description] if result.columns else None
 
     def executemany(self, operation: str, parameters: Iterable[Parameters]) -> Cursor:
         """Run a statement once for each set of parameters; it is read once. Raises `Error`."""
         self._check()
-        count, statement = 0, self.connection._parse(operation)
-        for each in parameters:
-            self._run(statement, each)
-            count += self.rowcount
-        self.rowcount = count
+        self._clear()
+        statement, *others = self.connection._parse(operation)
+        if others:
+            raise ProgrammingError("several statements cannot share parameters: run one at a time")
+        self.rowcount = sum(self.connection._run(statement, each).count for each in parameters)
         return self
+
+    def nextset(self) -> bool | None:
+        """Go on to the result of the next statement; None if there is none."""
+        self._check()
+        if not self._later:
+            return None
+        self._show(self._later.pop(0))
+        return True
 
     def fetchone(self) -> tuple[Any, ...] | None:
         rows = self._rows()
@@ -261,16 +299,24 @@ class Cursor:
         with _translating:
             return rows.arrow()
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self.fetchone, None)
+    def __iter__(self) -> Cursor:
+        return self
 
-    def setinputsizes(self, sizes: Sequence[Any]) -> None: ...
+    def __next__(self) -> tuple[Any, ...]:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
 
-    def setoutputsize(self, size: int, column: int | None = None) -> None: ...
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Named by PEP 249; values say their sizes themselves."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Named by PEP 249; values are always whole."""
 
     def close(self) -> None:
         self._closed = True
-        self._result = None
+        self._clear()
 
     def __enter__(self) -> Cursor:
         return self
@@ -281,6 +327,7 @@ class Cursor:
     def _check(self) -> None:
         if self._closed:
             raise InterfaceError("the cursor is closed")
+        self.connection._check()
 
     def _rows(self) -> Result:
         self._check()

@@ -21,6 +21,7 @@ from ontolake.sql.types import Kind
 from ontolake.sql.write import query_tables
 
 if TYPE_CHECKING:
+    from ontolake.sql.catalog.records import SqlCatalog
     from ontolake.sql.database import Database
 
 SCHEMA = "pg_temp"
@@ -49,6 +50,10 @@ class TemporaryTables:
     def is_empty(self) -> bool:
         """Whether the session has made none so far."""
         return self._own is None
+
+    def catalog(self) -> SqlCatalog | None:
+        """What there is; None if the session has made none so far."""
+        return None if self._own is None else self._own.catalog()
 
     def takes(self, statement: ParsedStatement) -> bool:
         """Whether a statement makes a temporary table or names one."""

@@ -429,12 +429,12 @@ def run_over(tree: exp.Expr, tables: Mapping[str, pa.Table]) -> Result:
 
 
 def _tables(scope: Scope) -> Iterator[tuple[str, exp.Table]]:
-    for alias, source in scope.sources.items():
+    for source in scope.sources.values():
         if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
             continue
         if source.parent_select in (None, scope.expression):  # a lateral query sees the tables around it, too
             given = source.args.get("alias")
-            yield name_of(given.this) if given is not None and given.this is not None else str(alias).lower(), source
+            yield name_of(given.this if given is not None and given.this is not None else source.this), source
 
 
 def _needed(tree: exp.Expr, scope: Scope, alias: str, table: Table) -> list[ColumnMeta]:

@@ -69,6 +69,13 @@ class OntolakePostgres(Postgres):
                 return f"{' TO '.join(words)}({digits})"
             return " TO ".join(words)
 
+        def _parse_limit(self, *given: Any, **options: Any) -> Any:
+            """`LIMIT ALL` is LIMIT NULL: no limit."""
+            found = super()._parse_limit(*given, **options)
+            if isinstance(found, exp.Limit) and isinstance(found.expression, exp.Var):
+                found.set("expression", exp.Null())
+            return found
+
         def _parse_lambda(self, alias: bool = False, **options: Any) -> Any:
             """An argument; `VARIADIC array` stands for all elements of an array."""
             following = self._next
