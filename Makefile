@@ -1,7 +1,7 @@
 # Every target sets up what it needs in .venv first; when nothing has changed, that costs a moment.
 
 # What set-up installs beside the core: extras of pyproject.toml.
-EXTRAS ?= s3,sql,graph,spark,server,client,dev
+EXTRAS ?= s3,sql,sqlalchemy,graph,spark,server,client,dev
 # Targets that start Spark, and so need Java.
 SPARK_TARGETS := demo test bench
 JOBS ?= 2

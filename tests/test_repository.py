@@ -56,7 +56,7 @@ def pins() -> dict[str, list[str]]:
 
 def test_there_is_one_extra_per_capability() -> None:
     assert set(PROJECT["project"]["optional-dependencies"]) == {
-        "s3", "graph", "sql", "spark", "server", "client", "dev", "bench", "mutants"}
+        "s3", "graph", "sql", "sqlalchemy", "spark", "server", "client", "dev", "bench", "mutants", "tools"}
 
 
 def test_only_scalars_know_the_names_of_scalars() -> None:

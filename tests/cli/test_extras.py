@@ -93,6 +93,7 @@ WAYS = {
                 ["from ontolake.sql import open_database", "import ontolake.sql.dbapi", "import ontolake.sql.types"]),
     "duckdb": ("sql", ["sql tables.db SELECT(abs(id))FROM/**/x"],
                ["from ontolake.sql import open_database; open_database('tables.db').query('SELECT abs(id) FROM x')"]),
+    "sqlalchemy": ("sqlalchemy", [], ["import ontolake.sql.sqlalchemy"]),
     **{module: ("server", ["serve tables.db --port 0"], [])
        for module in ("starlette", "uvicorn", "prometheus_client", "opentelemetry")},
     "urllib3": ("client", [

@@ -15,6 +15,8 @@ from ontolake.sql import Database, open_database
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # tests are imported by file and see no neighbours
 
+collect_ignore = ["dialect_suite"]  # which has a plugin of its own; test_sqlalchemy_suite.py runs it
+
 STORES: dict[str, Callable[[Path], str]] = {
     "native": lambda folder: f"{folder}/shop.db",
     "pages": lambda folder: f"file://{folder}/pages.db",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -25,7 +27,7 @@ def url(tmp_path: Path) -> str:
 
 
 def test_globals() -> None:
-    assert (dbapi.apilevel, dbapi.threadsafety, dbapi.paramstyle) == ("2.0", 1, "qmark")
+    assert (dbapi.apilevel, dbapi.threadsafety, dbapi.paramstyle) == ("2.0", 2, "qmark")
     assert dbapi.TimeFromTicks(0).minute == dbapi.TimestampFromTicks(0).minute
     assert issubclass(dbapi.IntegrityError, dbapi.DatabaseError)
     assert issubclass(dbapi.DatabaseError, dbapi.Error)
@@ -146,4 +148,104 @@ def test_many_rows(url: str) -> None:
     cursor.execute("SELECT DATE '0044-03-15 BC' AS d")
     with pytest.raises(dbapi.DataError):
         cursor.fetchone()
+    connection.close()
+
+
+def test_connections_to_one_place_are_independent(place: str) -> None:
+    """Two in one thread, each with its own transaction, on every kind of place."""
+    one, two = dbapi.connect(place), dbapi.connect(place)
+    one.cursor().execute("CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 0), (2, 0)")
+    with pytest.raises(dbapi.ProgrammingError):
+        two.cursor().execute("SELECT * FROM t")
+    two.rollback()
+    one.commit()
+    one.cursor().execute("UPDATE t SET n = 1 WHERE id = 1")
+    two.cursor().execute("UPDATE t SET n = 2 WHERE id = 2")
+    two.commit()
+    one.close()  # which rolls back
+    assert two.cursor().execute("SELECT n FROM t ORDER BY id").fetchall() == [(0,), (2,)]
+    two.close()
+    three = dbapi.connect(place)
+    assert three.cursor().execute("SELECT count(*) FROM t").fetchone() == (2,)
+    three.close()
+
+
+def test_a_transaction_goes_from_thread_to_thread(url: str) -> None:
+    connection = dbapi.connect(url)
+    connection.cursor().execute("DELETE FROM t WHERE id = 1")
+
+    def elsewhere(work: Callable[[], object]) -> object:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(work).result()
+
+    assert elsewhere(lambda: connection.cursor().execute("SELECT count(*) FROM t").fetchone()) == (2,)
+    elsewhere(connection.commit)
+    assert connection.cursor().execute("SELECT count(*) FROM t").fetchone() == (2,)
+    connection.close()
+    memory = dbapi.connect(":memory:")
+    memory.cursor().execute("CREATE TEMP TABLE t (id INT)")
+    assert elsewhere(lambda: memory.cursor().execute("SELECT count(*) FROM t").fetchone()) == (0,)
+    elsewhere(memory.close)
+
+
+def test_threads_share_a_connection(url: str) -> None:
+    connection = dbapi.connect(url)
+
+    def insert(start: int) -> None:
+        for id in range(start, start + 20):
+            connection.cursor().execute("INSERT INTO t (id) VALUES (?)", (id,))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(insert, (100, 200, 300, 400)))
+    connection.commit()
+    assert connection.cursor().execute("SELECT count(*) FROM t WHERE id >= 100").fetchone() == (80,)
+    connection.close()
+
+
+def test_no_other_error_comes_through(url: str) -> None:
+    connection = dbapi.connect(url)
+    cursor = connection.cursor()
+    wrong: list[tuple[Any, Any]] = [
+        (None, ()), (b"SELECT 1", ()), ([], ()), ("SELECT ?", 7), ("SELECT ?", "x"), ("SELECT ?", None),
+        ("SELECT ?", {1}),
+        ("SELECT ?", (object(),)), ("SELECT ?", ()), ("SELECT :a", {"b": 1}), ("SELECT ?", {"a": 1}),
+        ("SELECT 1; SELECT ?", (1,)), ("SELECT ?::date", ("x" * 100,)), ("SELECT ?::int", (10**400,)),
+        ("SELECT ?", ([[1], [2, 3]],)), ("SELECT ?", ("\ud800",)), ("SELECT ?::jsonb", ("{",)),
+        ("SELECT " + "(" * 3000 + "1" + ")" * 3000, ()), ("CALL onto_checkout('nowhere')", ()), ("USE nowhere", ()),
+        ("COPY t TO '/nowhere/at/all.csv'", ()), ("SELECT * FROM generate_series(1, 10, 0)", ()),
+    ]  # fmt: skip
+    for sql, parameters in wrong:
+        with pytest.raises(dbapi.Error):
+            cursor.execute(sql, parameters)
+        connection.rollback()
+    for many in (7, [7], [None], [("x",)]):
+        with pytest.raises(dbapi.Error):
+            cursor.executemany("INSERT INTO t (id) VALUES (?)", many)  # type: ignore[arg-type]
+        connection.rollback()
+    with pytest.raises(dbapi.ProgrammingError, match="several statements"):
+        cursor.executemany("SELECT 1; SELECT 2", [])
+    assert cursor.execute("SELECT count(*) FROM t").fetchone() == (3,)
+    connection.close()
+    for call in (connection.close, connection.commit, connection.rollback, connection.cursor, connection.catalogs,
+                 cursor.fetchone, cursor.fetchall, cursor.nextset, lambda: cursor.execute("SELECT 1")):  # fmt: skip
+        with pytest.raises(dbapi.InterfaceError):
+            call()
+    for place in (7, "", "nowhere", "x://y", f"{url}/t.db"):
+        with pytest.raises(dbapi.Error):
+            dbapi.connect(place)  # type: ignore[arg-type]
+    with pytest.raises(dbapi.InterfaceError, match="cash"):
+        dbapi.connect(url, cash=1)
+
+
+def test_a_failed_statement_fails_the_transaction(url: str) -> None:
+    connection = dbapi.connect(url)
+    for sql in ("SELEC", "SELECT 1/0"):
+        connection.cursor().execute("DELETE FROM t")
+        with pytest.raises(dbapi.Error):
+            connection.cursor().execute(sql)
+        with pytest.raises(dbapi.InternalError):
+            connection.cursor().execute("SELECT 1")
+        connection.commit()  # which rolls back, as in PostgreSQL
+        assert connection.cursor().execute("SELECT count(*) FROM t").fetchone() == (3,)
+        connection.rollback()
     connection.close()

@@ -21,8 +21,8 @@ class TestCompliance(dbapi20.DatabaseAPI20Test):  # type: ignore[misc]
 
     def test_nextset(self) -> None:
         connection = dbapi.connect(*self.connect_args)
-        cursor = connection.cursor().execute(f"{self.ddl1}; INSERT INTO dbapi20test_booze VALUES ('Stout'); "
-                                             "SELECT count(*) FROM dbapi20test_booze; SELECT name FROM dbapi20test_booze")
+        cursor = connection.cursor().execute("CREATE TABLE t (name TEXT); INSERT INTO t VALUES ('Stout'); "
+                                             "SELECT count(*) FROM t; SELECT name FROM t")
         assert (cursor.description, cursor.nextset(), cursor.rowcount) == (None, True, 1)
         assert (cursor.nextset(), cursor.fetchall()) == (True, [(1,)])
         assert (cursor.nextset(), cursor.fetchall()) == (True, [("Stout",)])

@@ -491,3 +491,25 @@ def test_explain_takes_the_options_of_postgresql(db: Database, options: str, run
     for query in ("SELECT 1", "(SELECT 1)", "WITH c AS (SELECT 1) SELECT * FROM c", "VALUES (1)"):
         lines = [line for (line,) in db.execute(f"EXPLAIN {options} {query}")]
         assert lines[-1].endswith(" ms") is runs
+
+
+def test_tables_whose_names_are_quoted_qualify_their_columns(db: Database) -> None:
+    db.execute('CREATE TABLE "Größe" ("Id" INT PRIMARY KEY, n INT); INSERT INTO "Größe" VALUES (1, 2), (3, 4)')
+    assert db.execute('SELECT "Größe"."Id" FROM "Größe" WHERE "Größe".n = 4').fetchall() == [(3,)]
+    joined = 'SELECT a."Id" FROM "Größe" AS a JOIN "Größe" ON "Größe".n = a."Id" + 1 ORDER BY "Größe"."Id"'
+    assert db.execute(joined).fetchall() == [(1,), (3,)]
+    changed = db.execute('UPDATE "Größe" SET n = 0 WHERE "Größe"."Id" = 1 RETURNING "Größe".n')
+    assert changed.fetchall() == [(0,)]
+    with pytest.raises(SqlError, match="größe"):
+        db.execute('SELECT "größe"."Id" FROM "Größe"')
+
+
+def test_limit_all_is_no_limit(db: Database) -> None:
+    db.execute("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)")
+    assert db.execute("SELECT id FROM t ORDER BY id LIMIT ALL OFFSET 1").fetchall() == [(2,), (3,)]
+    assert db.execute("SELECT id FROM t ORDER BY id LIMIT ALL").count == 3
+
+
+def test_beside_numbered_parameters_a_question_mark_is_an_operator(db: Database) -> None:
+    assert db.execute("""SELECT '{"a": 1}'::jsonb ? $1, '{"a": 1}'::jsonb ?| $2""", ("a", ["b"])).fetchall() == [
+        (True, False)]

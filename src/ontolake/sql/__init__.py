@@ -1,6 +1,7 @@
 """SQL tables on an ordered keyspace: every row and index entry is a key with versions.
 
-`open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module.
+`open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module, whose connections have
+`shared_databases`, and `sqlalchemy/` a dialect of SQLAlchemy.
 
 `database` runs statements and gives `results`, `descriptions` says what they take and give; `naming` what
 names mean; `types` are those of columns.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ontolake.sql.database import Database, Version
@@ -24,12 +25,19 @@ def connect(self: Database, *, author: str | None = None, as_of: Version | None 
 
 def open_private(*, fails_on_error: bool) -> Database:
     """A database in memory for one owner, which may go from thread to thread."""
-    from ontolake.sql.commands.session import KeptCommands
-    from ontolake.sql.database import ON_ERROR, open_database
+    from ontolake.sql.database import ON_ERROR
 
-    found = open_database(":memory:", cache=0, on_error=ON_ERROR[0 if fails_on_error else 1])
+    return open_own(":memory:", {"cache": 0, "on_error": ON_ERROR[0 if fails_on_error else 1]})
+
+
+def open_own(url: str, options: Mapping[str, Any]) -> Database:
+    """A database that one owner has alone, and may use from any thread, one at a time. The options are those of
+    `open_database`."""
+    from ontolake.sql.database import open_database
+
+    found = open_database(url, **options)
     found.session.lock = NoLock()
-    found._kept = KeptCommands()
+    found.leave_thread()
     return found
 
 

@@ -155,6 +155,15 @@ class Database(VersionedTables):
         return self._session
 
     @property
+    def sessions(self) -> Sessions:
+        """All sessions, for connections."""
+        return self._sessions
+
+    def leave_thread(self) -> None:
+        """Keep what commands set and prepare for whichever thread uses the database, not for each."""
+        self._kept = KeptCommands()
+
+    @property
     def schema(self) -> str:
         """The schema that is meant where a statement names none."""
         return self._path[0]

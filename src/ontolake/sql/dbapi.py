@@ -1,14 +1,17 @@
 """SQL tables as a DB-API 2.0 module (PEP 249), for pandas and other tools.
 
 `connect(url)` begins a transaction with the first statement, also with a query, so that all that is read until `commit`
-or `rollback` is one state; `autocommit=True` makes every statement a transaction of its own.
+or `rollback` is one state; `autocommit=True` makes every statement a transaction of its own. Connections to one place
+share what is open there, each with its own transaction; threads may share a connection, and then its transaction.
 """
 
 from __future__ import annotations
 
 import datetime
+import inspect
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -16,15 +19,17 @@ from typing import Any
 import pyarrow as pa
 
 from ontolake.errors import OntolakeError
+from ontolake.sql.cancellation import Timeouts
 from ontolake.sql.catalog.records import SqlCatalog
-from ontolake.sql.database import Database, open_database
+from ontolake.sql.database import open_database
 from ontolake.sql.errors import SqlError, SqlSyntaxError
 from ontolake.sql.results import Result
+from ontolake.sql.shared_databases import SharedConnection
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, parse
 from ontolake.sql.types import Kind, from_arrow
 
 apilevel = "2.0"
-threadsafety = 1
+threadsafety = 2
 paramstyle = "qmark"
 
 Date, Time, Timestamp = datetime.date, datetime.time, datetime.datetime
@@ -106,6 +111,7 @@ _ERRORS: dict[str, type[Error]] = {
     **dict.fromkeys(("08", "28", "40", "53", "54", "55", "57", "58"), OperationalError),
 }  # fmt: skip
 """PEP 249's errors by the class of the SQLSTATE, as drivers of PostgreSQL have them."""
+_OPTIONS = inspect.signature(open_database).parameters.keys() - {"url", "timeouts"} | Timeouts.__annotations__.keys()
 _CONTROLS = ("begin", "begin read only", "commit", "rollback", "use")
 """Statements that no transaction is begun for."""
 
@@ -132,9 +138,14 @@ _translating = _Translating()
 
 
 def connect(url: str, *, autocommit: bool = False, **options: Any) -> Connection:
-    """A connection to the tables at `url`. The options are those of `open_database`. Raises `OperationalError`."""
+    """A connection to the tables at `url`. The options are those of `open_database`.
+
+    Raises `OperationalError`, and `InterfaceError` for an option that there is not.
+    """
+    if unknown := options.keys() - _OPTIONS:
+        raise InterfaceError(f"open_database has no option {min(unknown)}")
     with _translating:
-        return Connection(open_database(url, **options), autocommit)
+        return Connection(SharedConnection(url, options), autocommit)
 
 
 class Connection:
@@ -144,8 +155,11 @@ class Connection:
     DataError, OperationalError, IntegrityError = DataError, OperationalError, IntegrityError
     InternalError, ProgrammingError, NotSupportedError = InternalError, ProgrammingError, NotSupportedError
 
-    def __init__(self, database: Database, autocommit: bool) -> None:
-        self.database = database
+    def __init__(self, shared: SharedConnection, autocommit: bool) -> None:
+        self._shared = shared
+        self._one = threading.RLock()
+        self.database = shared.database
+        """What is connected to, for what SQL and PEP 249 have no word for."""
         self.autocommit = autocommit
         self.isolation_level = "SERIALIZABLE"
         """What the caller wants of transactions. They are serializable, which gives every level that SQL has."""
@@ -157,26 +171,24 @@ class Connection:
 
     def commit(self) -> None:
         """Keep what was done since the last commit."""
-        self._check()
-        if self.database.in_transaction:
-            with _translating:
-                self.database.execute("COMMIT")
+        self._end("COMMIT")
 
     def rollback(self) -> None:
         """Forget what was done since the last commit."""
-        self._check()
-        if self.database.in_transaction:
-            with _translating:
-                self.database.execute("ROLLBACK")
+        self._end("ROLLBACK")
+
+    def _end(self, how: str) -> None:
+        with self._one, _translating:
+            self._check()
+            if self.database.in_transaction:
+                self.database.execute(how)
 
     def close(self) -> None:
         """Give the connection up; what is not committed is forgotten. Raises `InterfaceError` if it is closed."""
-        self._check()
-        self._closed = True
-        with _translating:
-            if self.database.in_transaction:
-                self.database.execute("ROLLBACK")
-            self.database.close()
+        with self._one, _translating:
+            self._check()
+            self._closed = True
+            self._shared.close()
 
     def __enter__(self) -> Connection:
         return self
@@ -198,8 +210,8 @@ class Connection:
 
     def catalogs(self) -> tuple[SqlCatalog, SqlCatalog | None]:
         """All tables that statements see now, and the temporary ones if there are any. Raises `Error`."""
-        self._check()
-        with _translating:
+        with self._one, _translating:
+            self._check()
             return self.database.catalog(), self.database.temporary_catalog()
 
     def _check(self) -> None:
@@ -207,20 +219,21 @@ class Connection:
             raise InterfaceError("the connection is closed")
 
     def _parse(self, sql: str) -> Sequence[ParsedStatement]:
-        self._check()
-        if not isinstance(sql, str):
-            raise ProgrammingError(f"a statement is a str, not a {type(sql).__name__}")
-        with _translating:
-            statements = parse(sql)
-            if not statements:
-                raise SqlSyntaxError("there is no statement")
+        """The statements of a text; what cannot be read fails the transaction, as in PostgreSQL."""
+        with self._one, _translating:
+            self._check()
+            try:
+                statements = parse(sql) if isinstance(sql, str) else ()
+                if not statements:
+                    raise SqlSyntaxError("there is no statement")
+            except SqlError:
+                self.database.session.fail()
+                raise
             return statements
 
     def _run(self, statement: ParsedStatement, parameters: Parameters) -> Result:
-        self._check()
-        if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping):
-            raise ProgrammingError(f"parameters are a sequence or a mapping, not a {type(parameters).__name__}")
-        with _translating:
+        with self._one, _translating:
+            self._check()
             if not self.autocommit and not self.database.in_transaction and statement.kind not in _CONTROLS:
                 self.database.execute("BEGIN")
             return self.database.run(statement, parameters)
@@ -266,6 +279,8 @@ class Cursor:
         statement, *others = self.connection._parse(operation)
         if others:
             raise ProgrammingError("several statements cannot share parameters: run one at a time")
+        if not isinstance(parameters, Iterable):
+            raise ProgrammingError(f"parameters are sets of values, not {parameters!r}")
         self.rowcount = sum(self.connection._run(statement, each).count for each in parameters)
         return self
 
@@ -316,7 +331,7 @@ class Cursor:
 
     def close(self) -> None:
         self._closed = True
-        self._clear()
+        self._result, self._later = None, []  # how many rows there were stays known
 
     def __enter__(self) -> Cursor:
         return self

@@ -31,7 +31,7 @@ class SqlConnection(Database):
 
     def __init__(self, parent: Database, author: str | None = None, as_of: Version | None = None) -> None:
         check_texts(author=author)
-        if parent._sessions.is_alone:
+        if parent.sessions.is_alone:
             raise UnsupportedError(f"{parent.url} has one session for all, and no connections",
                                    hint="use the database itself, or a file")
         parent.session.check_open()
@@ -39,7 +39,7 @@ class SqlConnection(Database):
         self.defaults, self.running = parent.defaults, parent.running
         self.author = author
         """Who what is committed here is by, unless a call names another."""
-        VersionedTables.__init__(self, parent.url, parent.branch, parent._sessions.connected())
+        VersionedTables.__init__(self, parent.url, parent.branch, parent.sessions.connected())
         self.database, self._path = parent.database, parent._path
         self.mounted = MountedSchemas(dict(parent.mounted.items()))
         self._kept = KeptCommands()

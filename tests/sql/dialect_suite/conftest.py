@@ -1,10 +1,7 @@
 """Runs SQLAlchemy's own dialect suite with `ontolake://`; see `test_sqlalchemy_suite.py`, which starts it."""
 
 import pytest
-from sqlalchemy.dialects import registry
 
-for name in ("ontolake", "ontolake.ontolake"):
-    registry.register(name, "ontolake.sql.sqlalchemy", "OntolakeDialect")
 pytest.register_assert_rewrite("sqlalchemy.testing.assertions")
 
 from sqlalchemy.testing.plugin.pytestplugin import *  # noqa: E402, F403

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +12,7 @@ from sqlalchemy.dialects import postgresql as pg
 from sqlalchemy.dialects.postgresql.base import PGDDLCompiler, PGDialect
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.exc import ArgumentError, CompileError
 from sqlalchemy.schema import Computed
 
@@ -18,12 +20,15 @@ from ontolake.sql import dbapi
 from ontolake.sql.sqlalchemy.reflection import CatalogReflection
 from ontolake.sql.sqlalchemy.types import Json, Jsonb
 
-_FLAGS = {"readonly": util.asbool, "takeover": util.asbool, "autocommit": util.asbool, "cache": int,
-          "statement_timeout": float, "lock_timeout": float}  # fmt: skip
+_FLAGS: dict[str, Callable[[Any], Any]] = {
+    "readonly": util.asbool, "takeover": util.asbool, "autocommit": util.asbool, "cache": int,
+    "statement_timeout": float, "lock_timeout": float,
+}  # fmt: skip
 """Options of `open_database` that are not text."""
 
 
-_LEVELS = ("AUTOCOMMIT", "SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED", "READ UNCOMMITTED")
+_LEVELS: tuple[IsolationLevel, ...] = (
+    "AUTOCOMMIT", "SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED", "READ UNCOMMITTED")  # fmt: skip
 
 
 class DefinitionCompiler(PGDDLCompiler):
@@ -36,7 +41,7 @@ class DefinitionCompiler(PGDDLCompiler):
         return f"GENERATED ALWAYS AS ({text}) STORED"
 
 
-class OntolakeDialect(CatalogReflection, PGDialect):
+class OntolakeDialect(CatalogReflection, PGDialect):  # type: ignore[misc]
     """`ontolake://`. Its name is that of PostgreSQL, whose SQL it speaks, so that what is meant for that applies."""
 
     driver = "ontolake"
@@ -55,7 +60,7 @@ class OntolakeDialect(CatalogReflection, PGDialect):
 
     def __init__(self, *, paramstyle: str = "numeric_dollar", **options: Any) -> None:
         """Parameters are `$1`, since `?` is an operator of JSON."""
-        super().__init__(paramstyle=paramstyle, **options)
+        super().__init__(paramstyle=paramstyle, **options)  # type: ignore[no-untyped-call]
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
@@ -79,27 +84,26 @@ class OntolakeDialect(CatalogReflection, PGDialect):
         return 15, 0
 
     def _get_default_schema_name(self, connection: Connection) -> str:
-        return str(connection.connection.dbapi_connection.database.schema)
+        opened: Any = connection.connection.dbapi_connection
+        return str(opened.database.schema)
 
     # transactions
 
-    def get_isolation_level_values(self, dbapi_conn: dbapi.Connection) -> list[str]:
-        return list(_LEVELS)
+    def get_isolation_level_values(self, dbapi_conn: Any) -> Sequence[IsolationLevel]:
+        return _LEVELS
 
-    def get_default_isolation_level(self, dbapi_conn: dbapi.Connection) -> str:
-        return "SERIALIZABLE"
+    def get_isolation_level(self, dbapi_connection: Any) -> IsolationLevel:
+        level: IsolationLevel = "AUTOCOMMIT" if dbapi_connection.autocommit else dbapi_connection.isolation_level
+        return level
 
-    def get_isolation_level(self, dbapi_connection: dbapi.Connection) -> str:
-        return "AUTOCOMMIT" if dbapi_connection.autocommit else dbapi_connection.isolation_level
-
-    def set_isolation_level(self, dbapi_connection: dbapi.Connection, level: str) -> None:
+    def set_isolation_level(self, dbapi_connection: Any, level: str) -> None:
         dbapi_connection.autocommit = level == "AUTOCOMMIT"
         dbapi_connection.isolation_level = "SERIALIZABLE" if level == "AUTOCOMMIT" else level
 
-    def detect_autocommit_setting(self, dbapi_conn: dbapi.Connection) -> bool:
-        return dbapi_conn.autocommit
+    def detect_autocommit_setting(self, dbapi_conn: Any) -> bool:
+        return bool(dbapi_conn.autocommit)
 
-    def do_ping(self, dbapi_connection: dbapi.Connection) -> bool:
+    def do_ping(self, dbapi_connection: Any) -> bool:
         return not dbapi_connection.closed
 
     def is_disconnect(self, e: Exception, connection: Any, cursor: Any) -> bool:

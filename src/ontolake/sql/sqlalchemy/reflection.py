@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import sqlalchemy
@@ -15,13 +15,13 @@ from sqlalchemy.exc import NoSuchTableError
 from ontolake.sql.catalog.objects import EnumMeta, ForeignKeyMeta, SchemaObject, SequenceMeta, ViewMeta
 from ontolake.sql.catalog.records import PUBLIC, ColumnMeta, IndexMeta, SqlCatalog, Table
 from ontolake.sql.sqlalchemy.types import reflected
-from ontolake.sql.types import Kind, Type, from_arrow
+from ontolake.sql.types import Type, from_arrow
 
 _COUNTED = re.compile(r"NEXTVAL\((\d+)\)", re.IGNORECASE)
 Reflected = Iterator[tuple[tuple[str | None, str], Any]]
 
 
-class Relation(NamedTuple):
+class TableOrView(NamedTuple):
     """A table or view by its name."""
 
     name: str
@@ -30,7 +30,7 @@ class Relation(NamedTuple):
     object: Table | ViewMeta
 
 
-class Place(NamedTuple):
+class SchemaView(NamedTuple):
     """A schema of a catalog, and what the connection calls it."""
 
     catalog: SqlCatalog
@@ -47,7 +47,7 @@ class Place(NamedTuple):
         return {each.schema_id for each in self.catalog.schemas.values()
                 if each.schema_name == self.schema and (database is None or each.db_id == database.db_id)}  # fmt: skip
 
-    def of_temporary(self) -> Place:
+    def of_temporary(self) -> SchemaView:
         """The place of temporary tables, whose sequences are in a catalog of their own."""
         assert self.temporary is not None
         return self._replace(catalog=self.temporary)
@@ -60,17 +60,17 @@ class Place(NamedTuple):
         ids = self.schema_ids
         return (each for (schema, _), each in self.catalog.objects.items() if schema in ids and isinstance(each, kind))
 
-    def relations(self) -> Iterator[Relation]:
+    def relations(self) -> Iterator[TableOrView]:
         """The tables and views of the schema, and temporary tables with the default one."""
         ids = self.schema_ids
         for (schema, name), table in self.catalog.tables.items():
             if schema in ids:
-                yield Relation(name, ObjectKind.TABLE, ObjectScope.DEFAULT, table)
+                yield TableOrView(name, ObjectKind.TABLE, ObjectScope.DEFAULT, table)
         for view in self.objects(ViewMeta):
-            yield Relation(view.name, ObjectKind.VIEW, ObjectScope.DEFAULT, view)
+            yield TableOrView(view.name, ObjectKind.VIEW, ObjectScope.DEFAULT, view)
         if self.temporary is not None and self.written is None:
             for table in self.temporary.by_id.values():
-                yield Relation(table.name, ObjectKind.TABLE, ObjectScope.TEMPORARY, table)
+                yield TableOrView(table.name, ObjectKind.TABLE, ObjectScope.TEMPORARY, table)
 
     def referred(self, schema_id: int) -> str | None:
         """How another table is named: without a schema where that is the default one and the caller named none."""
@@ -89,11 +89,11 @@ class Place(NamedTuple):
 class CatalogReflection(DefaultDialect):
     """What a dialect reflects. Names of schemas are those of the database at hand."""
 
-    def _place(self, connection: Connection, schema: str | None) -> Place:
-        opened = connection.connection.dbapi_connection
-        catalog, temporary = opened.catalogs()  # type: ignore[union-attr]
-        default = str(self.default_schema_name or opened.database.schema)  # type: ignore[union-attr]
-        return Place(catalog, schema or default, default, schema, temporary)
+    def _place(self, connection: Connection, schema: str | None) -> SchemaView:
+        opened: Any = connection.connection.dbapi_connection
+        catalog, temporary = opened.catalogs()
+        default = str(self.default_schema_name or opened.database.schema)
+        return SchemaView(catalog, schema or default, default, schema, temporary)
 
     # names
 
@@ -179,7 +179,7 @@ class CatalogReflection(DefaultDialect):
     # tables
 
     def _multi(
-        self, connection: Connection, how: dict[str, Any], get: Callable[[Place, Relation], Any],
+        self, connection: Connection, how: dict[str, Any], get: Callable[[SchemaView, TableOrView], Any],
         default: Callable[[], Any],
     ) -> Reflected:  # fmt: skip
         """What `get` says of each table that is asked for; of views the default, if `get` gives None."""
@@ -192,7 +192,7 @@ class CatalogReflection(DefaultDialect):
                 yield (place.written, relation.name), default() if found is None else found
 
     def get_multi_columns(self, connection: Connection, **kw: Any) -> Reflected:
-        def columns(place: Place, relation: Relation) -> list[dict[str, Any]]:
+        def columns(place: SchemaView, relation: TableOrView) -> list[dict[str, Any]]:
             if isinstance(relation.object, ViewMeta):
                 return _view_columns(connection, relation, place)
             return [_column(place, relation.object, each) for each in relation.object.visible]
@@ -200,7 +200,7 @@ class CatalogReflection(DefaultDialect):
         return self._multi(connection, kw, columns, ReflectionDefaults.columns)
 
     def get_multi_pk_constraint(self, connection: Connection, **kw: Any) -> Reflected:
-        def key(place: Place, relation: Relation) -> dict[str, Any] | None:
+        def key(place: SchemaView, relation: TableOrView) -> dict[str, Any] | None:
             table = relation.object
             if isinstance(table, ViewMeta) or any(each.hidden for each in table.primary_key):
                 return None
@@ -210,7 +210,7 @@ class CatalogReflection(DefaultDialect):
         return self._multi(connection, kw, key, ReflectionDefaults.pk_constraint)
 
     def get_multi_foreign_keys(self, connection: Connection, **kw: Any) -> Reflected:
-        def foreign_keys(place: Place, relation: Relation) -> list[dict[str, Any]] | None:
+        def foreign_keys(place: SchemaView, relation: TableOrView) -> list[dict[str, Any]] | None:
             if isinstance(relation.object, ViewMeta):
                 return None
             return [_foreign_key(place, relation.object, each)
@@ -219,19 +219,19 @@ class CatalogReflection(DefaultDialect):
         return self._multi(connection, kw, foreign_keys, ReflectionDefaults.foreign_keys)
 
     def get_multi_indexes(self, connection: Connection, **kw: Any) -> Reflected:
-        def indexes(place: Place, relation: Relation) -> list[dict[str, Any]] | None:
-            return [_index(relation.object, each) for each in _indexes(relation)]  # type: ignore[arg-type]
+        def indexes(place: SchemaView, relation: TableOrView) -> list[dict[str, Any]]:
+            return [_index(table, each) for table, each in _indexes(relation)]
 
         return self._multi(connection, kw, indexes, ReflectionDefaults.indexes)
 
     def get_multi_unique_constraints(self, connection: Connection, **kw: Any) -> Reflected:
-        def rules(place: Place, relation: Relation) -> list[dict[str, Any]] | None:
-            return [_unique(relation.object, each) for each in _indexes(relation) if each.constraint]  # type: ignore[arg-type]
+        def rules(place: SchemaView, relation: TableOrView) -> list[dict[str, Any]]:
+            return [_unique(table, each) for table, each in _indexes(relation) if each.constraint]
 
         return self._multi(connection, kw, rules, ReflectionDefaults.unique_constraints)
 
     def get_multi_check_constraints(self, connection: Connection, **kw: Any) -> Reflected:
-        def checks(place: Place, relation: Relation) -> list[dict[str, Any]] | None:
+        def checks(place: SchemaView, relation: TableOrView) -> list[dict[str, Any]] | None:
             table = relation.object
             if isinstance(table, ViewMeta):
                 return None
@@ -241,7 +241,7 @@ class CatalogReflection(DefaultDialect):
         return self._multi(connection, kw, checks, ReflectionDefaults.check_constraints)
 
     def get_multi_table_comment(self, connection: Connection, **kw: Any) -> Reflected:
-        def comment(place: Place, relation: Relation) -> dict[str, Any] | None:
+        def comment(place: SchemaView, relation: TableOrView) -> dict[str, Any] | None:
             if isinstance(relation.object, ViewMeta):
                 return None
             return {"text": _comment(relation.object, "table")}
@@ -257,7 +257,7 @@ def _comment(table: Table, kind: str, part: str = "", part_id: int = 0) -> str |
                  if (each.kind, each.part, each.part_id) == (kind, part, part_id)), None)  # fmt: skip
 
 
-def _column(place: Place, table: Table, column: ColumnMeta) -> dict[str, Any]:
+def _column(place: SchemaView, table: Table, column: ColumnMeta) -> dict[str, Any]:
     counted = next((each for each in table.parts if isinstance(each, SequenceMeta) and each.internal
                     and each.column_id == column.column_id), None)  # fmt: skip
     default = None if column.counting else _default(place, column)
@@ -277,7 +277,7 @@ def _column(place: Place, table: Table, column: ColumnMeta) -> dict[str, Any]:
     return found
 
 
-def _default(place: Place, column: ColumnMeta) -> str | None:
+def _default(place: SchemaView, column: ColumnMeta) -> str | None:
     """The default of a column as text; sequences, which the catalog has by id, by name."""
     def named(matched: re.Match[str]) -> str:
         sequence = next(each for each in place.catalog.objects.values()
@@ -293,19 +293,18 @@ def _written(name: str) -> str:
     return name if re.fullmatch(r"[a-z_][a-z0-9_$]*", name) else '"' + name.replace('"', '""') + '"'
 
 
-def _view_columns(connection: Connection, relation: Relation, place: Place) -> list[dict[str, Any]]:
+def _view_columns(connection: Connection, relation: TableOrView, place: SchemaView) -> list[dict[str, Any]]:
     """The columns of a view: their types are those of its rows."""
     empty = sqlalchemy.select(sqlalchemy.text("*")).select_from(sqlalchemy.table(relation.name, schema=place.written))
-    cursor = connection.execute(empty.limit(0)).cursor
-    assert cursor is not None
+    cursor: Any = connection.execute(empty.limit(0)).cursor
     return [{"name": name, "type": reflected(from_arrow(type)), "nullable": True, "default": None,
              "autoincrement": False, "comment": None} for name, type, *_ in cursor.description]  # fmt: skip
 
 
-def _foreign_key(place: Place, table: Table, rule: ForeignKeyMeta) -> dict[str, Any]:
+def _foreign_key(place: SchemaView, table: Table, rule: ForeignKeyMeta) -> dict[str, Any]:
     parent = place.catalog.by_id[rule.parent_id]
-    options: dict[str, Any] = {name: value for name, value in (("onupdate", rule.on_update), ("ondelete", rule.on_delete))
-                               if value != "NO ACTION"}  # fmt: skip
+    actions = {"onupdate": rule.on_update, "ondelete": rule.on_delete}
+    options: dict[str, Any] = {name: action for name, action in actions.items() if action != "NO ACTION"}
     if rule.deferrable:
         options["deferrable"] = True
     if rule.deferred:
@@ -320,11 +319,11 @@ def _foreign_key(place: Place, table: Table, rule: ForeignKeyMeta) -> dict[str, 
     }  # fmt: skip
 
 
-def _indexes(relation: Relation) -> Iterable[IndexMeta]:
+def _indexes(relation: TableOrView) -> Iterator[tuple[Table, IndexMeta]]:
     """The indexes of a table that are built, by name."""
-    if isinstance(relation.object, ViewMeta):
-        return ()
-    return sorted((each for each in relation.object.indexes if each.state == PUBLIC), key=lambda each: each.name)
+    table = relation.object
+    if isinstance(table, Table):
+        yield from ((table, each) for each in sorted(table.indexes, key=lambda each: each.name) if each.state == PUBLIC)
 
 
 def _index(table: Table, index: IndexMeta) -> dict[str, Any]:
