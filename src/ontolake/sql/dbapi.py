@@ -112,8 +112,8 @@ _ERRORS: dict[str, type[Error]] = {
 }  # fmt: skip
 """PEP 249's errors by the class of the SQLSTATE, as drivers of PostgreSQL have them."""
 _OPTIONS = inspect.signature(open_database).parameters.keys() - {"url", "timeouts"} | Timeouts.__annotations__.keys()
-_CONTROLS = ("begin", "begin read only", "commit", "rollback", "use")
-"""Statements that no transaction is begun for."""
+_CONTROLS = ("begin", "begin read only", "commit", "rollback", "use", "call")
+"""Statements that no transaction is begun for. What CALL runs commits by itself."""
 
 
 class _Translating:
