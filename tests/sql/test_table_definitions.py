@@ -15,6 +15,14 @@ from ontolake.sql import Database, SqlError
 pytestmark = pytest.mark.slow
 
 SCRIPTS = {
+    "storage parameters": """
+        CREATE TABLE t (a INT PRIMARY KEY, b CHAR(3)) WITH (fillfactor = 70, autovacuum_enabled = false);
+        INSERT INTO t VALUES (1, 'x') RETURNING a, b;
+        CREATE INDEX i ON t (b) WITH (fillfactor = 90);
+        CREATE TABLE u WITH (fillfactor = 70) AS SELECT a FROM t;
+        SELECT * FROM u;
+        TRUNCATE TABLE t, u;
+        SELECT count(*) FROM t""",
     "serial": """
         CREATE TABLE t (id SERIAL PRIMARY KEY, a TEXT);
         INSERT INTO t (a) VALUES ('x'), ('y') RETURNING id, a;

@@ -2,6 +2,6 @@
 
 `listener` has the socket and the threads, `connections` the state of one client, `startup` and `scram` say who it is,
 `databases` what the name of a database means, `schemas` shows other stores in it, `sessions` and `portals` run its
-statements, `copying` and `notifications` are for COPY and LISTEN, `messages` and `failures` are the bytes, `values`
-turns values into them and back.
+statements, `replays` runs a transaction again that has lost a race, `copying` and `notifications` are for COPY and
+LISTEN, `messages` and `failures` are the bytes, `values` turns values into them and back.
 """

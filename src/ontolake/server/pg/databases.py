@@ -63,6 +63,8 @@ class OpenDatabase(NamedTuple):
     branch: str
     connection: SqlConnection
     held: HeldStore
+    turn: threading.Lock
+    """Transactions of the branch that are run again take turns."""
 
     def close(self, *, failed: bool = False) -> None:
         """End the connection and give its store back."""
@@ -78,6 +80,7 @@ class Databases:
     def __init__(self, served: ServedStores) -> None:
         self._stores = served
         self._lock = threading.Lock()
+        self._turns: dict[tuple[str, str], threading.Lock] = {}
         self._empty: tuple[Database, tempfile.TemporaryDirectory[str]] | None = None
 
     def open(self, text: str, principal: Principal) -> OpenDatabase:
@@ -106,7 +109,11 @@ class Databases:
             raise
         if commit is not None or database.session.readonly:
             connection.settings.start("default_transaction_read_only", "on")
-        return OpenDatabase(text, store, branch, connection, held)
+        return OpenDatabase(text, store, branch, connection, held, self._turn(store, branch))
+
+    def _turn(self, store: ServedStore, branch: str) -> threading.Lock:
+        with self._lock:
+            return self._turns.setdefault((store.name, branch), threading.Lock())
 
     def close(self) -> None:
         """Remove what is kept for stores that have no SQL tables of their own."""
@@ -128,7 +135,8 @@ class Databases:
         connection.mounted.add(PUBLIC, StoreSchema(store, principal, ref))
         if ref.commit is not None:
             connection.settings.start("default_transaction_read_only", "on")
-        return OpenDatabase(text, store, branch, connection, HeldStore(None, lambda failed: None))
+        return OpenDatabase(text, store, branch, connection, HeldStore(None, lambda failed: None),
+                            self._turn(store, branch))
 
     def _mount_others(self, connection: SqlConnection, name: DatabaseName, principal: Principal) -> None:
         """Show the other stores of the server as schemas, at the same time if the database is one of a time."""

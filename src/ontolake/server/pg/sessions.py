@@ -15,10 +15,11 @@ from ontolake.server.pg import messages as m
 from ontolake.server.pg.databases import OpenDatabase
 from ontolake.server.pg.messages import ProtocolViolation
 from ontolake.server.pg.portals import Portal, Portals, WireStatement
+from ontolake.server.pg.replays import TransactionScript
 from ontolake.server.pg.values import encode_rows, result_columns, row_blocks, row_description
 from ontolake.server.rights import Principal, check
 from ontolake.server.statements import StatementUse
-from ontolake.sql.errors import SqlSyntaxError, TransactionError
+from ontolake.sql.errors import SerializationError, SqlSyntaxError, TransactionError
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, parse
 
@@ -77,6 +78,8 @@ class WireSession:
         self._notifies: list[tuple[str, str]] = []
         self._told: dict[str, str] = {}
         self._changes = -1
+        self._script = TransactionScript()
+        """What the transaction that is open has done."""
 
     # the simple protocol
 
@@ -297,6 +300,8 @@ class WireSession:
         if statement is None or statement.prepared is None or not portal.statement.is_allowed:
             return False
         portal.result = self.connection.point(statement, portal.params)
+        if portal.result is not None and self.connection.status == "T":
+            self._script.add(statement, portal.params, portal.result)
         return portal.result is not None
 
     def simple_at_once(self, sql: str) -> bytes | None:
@@ -307,6 +312,8 @@ class WireSession:
         result = self.connection.point(statement, ())
         if result is None:
             return None
+        if self.connection.status == "T":
+            self._script.add(statement, (), result)
         return (row_description(result_columns(result)) + encode_rows(result) + m.command_complete(result.status)
                 + self.ready())
 
@@ -323,6 +330,8 @@ class WireSession:
         if writes:
             self._check_writable(kind)
         result = connection.run(statement, params)
+        if before == "T":
+            self._script.add(statement, params, result)
         if writes and before == "I" and not self._is_implicit:
             self._events.committed(kind)
         return result
@@ -356,6 +365,7 @@ class WireSession:
 
     def _begin(self, statement: ParsedStatement) -> Result:
         if self.connection.status == "I":
+            self._script = TransactionScript()
             return self.connection.run(statement, ())
         if self._is_implicit:
             self._is_implicit = False
@@ -374,7 +384,13 @@ class WireSession:
         self._is_implicit = False
         try:
             wrote = connection.has_written
-            result = connection.run(statement, ())
+            try:
+                result = connection.run(statement, ())
+            except SerializationError:
+                again = self._script.run(connection, (_BEGIN, _COMMIT, _ROLLBACK), self.database.turn)
+                if again is None:
+                    raise
+                result = again
         finally:
             self.portals.end_transaction()
             notifies, self._notifies = self._notifies, []
@@ -387,6 +403,7 @@ class WireSession:
     def _begin_implicit(self, kind: str) -> None:
         """Begin the transaction of statements that were sent together."""
         if self.connection.status == "I" and kind not in _ALONE:
+            self._script = TransactionScript()
             self.connection.run(_BEGIN, ())
             self._is_implicit = True
 
@@ -435,6 +452,7 @@ class WireSession:
         if self._check_rights(statement, (), wire):
             self._check_writable("copy")
         before = self.connection.status
+        self._script.give_up()
         count = yield from copying.copy(self.connection, statement)
         if statement.options["into"] and before == "I":
             self._events.committed("copy")
