@@ -62,7 +62,7 @@ def test_what_cannot_be_made_or_deleted(graph: Graph) -> None:
     graph.branches.create("try")
     with pytest.raises(BranchExistsError):
         graph.branches.create("try")
-    for name in ("", "main", "a/b", "..", "-x", "x" * 200, "a b", "é"):
+    for name in ("", "main", "..", "-x", "x" * 200, "a b", "é"):
         with pytest.raises(BranchError):
             graph.branches.create(name)
     graph.branches.create("child", parent="try")

@@ -12,7 +12,20 @@ from reference_store import ReferenceStore
 
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Point, Ref, UnknownBranchError, UnknownCommitError
+from ontolake.history.names import is_name
 from ontolake.history.operations import CommitNote
+
+
+@pytest.mark.parametrize("name", ["a", "try/x", "try/x/y", "2026/11/01", "a.b/c_d-e", "a/" * 63 + "a"])
+def test_names_may_have_parts(name: str) -> None:
+    assert is_name(name)
+    assert Ref.parse(name) == Ref(name)
+
+
+@pytest.mark.parametrize("name", ["/a", "a/", "a//b", "a/../b", "../b", "a/.b", "a/-b", "a.lock/b", "a/b.lock", "a./b",
+                                  "a/b.", "a/ b", "a\\b", "a/" * 64 + "a", "/", "a%2Fb"])
+def test_parts_of_names_are_names(name: str) -> None:
+    assert not is_name(name)
 
 
 @pytest.mark.parametrize(("text", "ref"), [
@@ -26,6 +39,7 @@ from ontolake.history.operations import CommitNote
     ("a@b@", Ref("a@b")),
     ("a~1@", Ref("a~1")),
     ("a@b@7", Ref("a@b", "7")),
+    ("try/x@12~1", Ref("try/x", "12", 1)),
 ])  # fmt: skip
 def test_references_are_read_and_written(text: str, ref: Ref) -> None:
     assert Ref.parse(text) == ref

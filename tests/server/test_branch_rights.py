@@ -17,7 +17,7 @@ from ontolake.ontology import Session
 from ontolake.server.handles import ServedStore
 from ontolake.server.rights import ForbiddenError, Principal, TokenScope, Touch, check
 
-TRIES = Principal("tries", TokenScope.READ, ("*",), ("try-*",))
+TRIES = Principal("tries", TokenScope.READ, ("*",), ("try/*",))
 
 
 class Thing(Entity):
@@ -28,7 +28,7 @@ class Thing(Entity):
 
 class Past(NamedTuple):
     """A store with one commit that both branches have, one that only `main` has (tagged `secret`), and one that only
-    `try-a` has (tagged `mine`)."""
+    `try/a` has (tagged `mine`)."""
 
     served: ServedStore
     shared: Any
@@ -47,11 +47,11 @@ def _typed(folder: Path) -> Past:
 
     shared = put("1", "main")
     with Session(url) as session:
-        session.branches.create("try-a")
-    only_main, only_try = put("2", "main"), put("3", "try-a")
+        session.branches.create("try/a")
+    only_main, only_try = put("2", "main"), put("3", "try/a")
     with Session(url) as session:
         session.tags.create("secret", "main")
-        session.tags.create("mine", "try-a")
+        session.tags.create("mine", "try/a")
     return Past(ServedStore("s", url), shared, only_main, only_try)
 
 
@@ -61,10 +61,10 @@ def _documents(folder: Path) -> Past:
             return space.transact(*space.next_request(), [Set(id, {"value": 1})], branch=branch).seq
 
         shared = put("a", "")
-        space.branches.create("try-a")
-        only_main, only_try = put("b", ""), put("c", "try-a")
+        space.branches.create("try/a")
+        only_main, only_try = put("b", ""), put("c", "try/a")
         space.tags.create("secret", "main")
-        space.tags.create("mine", "try-a")
+        space.tags.create("mine", "try/a")
     return Past(ServedStore("s", str(folder / "notes.sqlite")), shared, only_main, only_try)
 
 
@@ -75,10 +75,10 @@ def _graph(folder: Path) -> Past:
             return next(iter(graph.commits(branch=branch))).id
 
         shared = put("1", "main")
-        graph.branches.create("try-a")
-        only_main, only_try = put("2", "main"), put("3", "try-a")
+        graph.branches.create("try/a")
+        only_main, only_try = put("2", "main"), put("3", "try/a")
         graph.tags.create("secret", "main")
-        graph.tags.create("mine", "try-a")
+        graph.tags.create("mine", "try/a")
     return Past(ServedStore("s", f"{folder}/graph/"), shared, only_main, only_try)
 
 
@@ -86,13 +86,13 @@ def _tables(folder: Path) -> Past:
     url = str(folder / "shop.db")
     with sql.open_database(url) as main:
         main.execute("CREATE TABLE t (id INT PRIMARY KEY)")
-        main.branches.create("try-a")
+        main.branches.create("try/a")
         shared = next(iter(main.commits())).id
         main.execute("INSERT INTO t VALUES (1)")
-        with sql.open_database(url, branch="try-a") as other:
+        with sql.open_database(url, branch="try/a") as other:
             other.execute("INSERT INTO t VALUES (2)")
         main.tags.create("secret", "main")
-        main.tags.create("mine", "try-a")
+        main.tags.create("mine", "try/a")
         return Past(ServedStore("s", url), shared, next(iter(main.commits())).id, None)
 
 
@@ -120,7 +120,7 @@ def test_what_only_main_has_cannot_be_read_by_any_name(past: Past) -> None:
 
 
 def test_own_branches_are_read_by_every_name(past: Past) -> None:
-    for ref in ("try-a", "try-a~1", f"try-a@{past.shared}", "try-a@2099-01-01", "mine", "mine~1"):
+    for ref in ("try/a", "try/a~1", f"try/a@{past.shared}", "try/a@2099-01-01", "mine", "mine~1"):
         assert _may_read(past, ref), ref
     if past.only_try is not None:
         assert _may_read(past, f"@{past.only_try}")
@@ -140,5 +140,5 @@ def test_names_that_nothing_has_are_refused_like_those_of_others(past: Past) -> 
 
 def test_who_sees_every_branch_reads_everything(past: Past) -> None:
     everyone = Principal("all", TokenScope.READ)
-    for ref in (None, "main", "try-a", "secret", f"@{past.only_main}", "@2099-01-01", "nothing"):
+    for ref in (None, "main", "try/a", "secret", f"@{past.only_main}", "@2099-01-01", "nothing"):
         check(everyone, "s", Touch(TokenScope.READ, past.served.branch_of(ref, everyone)))

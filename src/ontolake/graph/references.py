@@ -79,7 +79,7 @@ class BranchReferences:
     def _stands_alone(self, dataset: LanceDataset, name: str) -> bool:
         """Whether a branch is there, and no other was made from it or lies in its folder; else Lance has to decide."""
         listed = self.list(dataset)
-        if name not in listed or not is_name(name.lstrip("_")):
+        if name not in listed or "/" in name or not is_name(name.lstrip("_")):
             return False
         own = listed[name]["branch_identifier"]
         return not any(one["parent_branch"] == name or one["branch_identifier"][: len(own)] == own

@@ -12,14 +12,19 @@ MAIN = "main"
 
 MAX_LENGTH = 128
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_HINT = f"use at most {MAX_LENGTH} letters, digits, '.', '_' and '-', beginning with a letter or digit"
+_PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_NAME = re.compile(rf"{_PART}(?:/{_PART})*")
+_HINT = (f"use at most {MAX_LENGTH} letters, digits, '.', '_' and '-', beginning with a letter or digit; '/' may stand "
+         "between such parts")  # fmt: skip
 
 
 def is_name(name: Any) -> bool:
-    """Whether a text can name a branch or a tag: it then needs no quoting in references, URLs and paths."""
+    """Whether a text can name a branch or a tag: it then needs no quoting in references and URLs.
+
+    Names such as `try/prices` have parts. `try` may be a branch beside it.
+    """
     return (isinstance(name, str) and len(name) <= MAX_LENGTH and _NAME.fullmatch(name) is not None
-            and ".." not in name and not name.endswith((".lock", ".")))  # fmt: skip
+            and ".." not in name and not any(part.endswith((".lock", ".")) for part in name.split("/")))  # fmt: skip
 
 
 def check_branch_name(name: Any) -> str:

@@ -88,7 +88,9 @@ class GraphBranches:
             if found is None:
                 raise UnknownCommitError(commit, origin_name)
             origin, version = found
-        line = name if name not in listed else f"{OWN}{name}.{new_ulid()}"  # another branch has its line
+        line = name
+        if name in listed or "/" in name:  # another branch has its line; lines have no folders
+            line = f"{OWN}{name.replace('/', '.')}.{new_ulid()}"
         faults.reach("graph: before creating a branch")
         try:
             made = manifest.create_branch(line, origin, version)

@@ -18,6 +18,12 @@ from ontolake.history import Tag, TagExistsError, UnknownTagError
 
 FOLDER = "__tags"
 FORMAT = 1
+_SLASH = "%2F"
+"""What stands for `/` in keys, so that no tag is a folder for another."""
+
+
+def _key(name: str) -> str:
+    return f"{FOLDER}/{name.replace('/', _SLASH)}.json"
 
 
 class TagStore:
@@ -35,7 +41,7 @@ class TagStore:
         """Every tag by name, sorted."""
         found = self.of_lance()
         for info in list(self._store.list(f"{FOLDER}/")):
-            name = info.key.removeprefix(f"{FOLDER}/").removesuffix(".json")
+            name = info.key.removeprefix(f"{FOLDER}/").removesuffix(".json").replace(_SLASH, "/")
             tag = self._read(name) if info.key.endswith(".json") else None
             if tag is not None:
                 found[name] = tag
@@ -54,7 +60,7 @@ class TagStore:
 
     def _read(self, name: str) -> Tag[str] | None:
         try:
-            data = json.loads(self._store.get(f"{FOLDER}/{name}.json").data)
+            data = json.loads(self._store.get(_key(name)).data)
         except NotFound:
             return None
         return Tag(name, data["commit"], data["branch"], datetime.fromisoformat(data["time"]), data["message"])
@@ -73,7 +79,7 @@ class TagStore:
                 "time": tag.time.isoformat(timespec="microseconds") if tag.time is not None else None}  # fmt: skip
         faults.reach("graph: before creating a tag")
         try:
-            self._store.put_if_absent(f"{FOLDER}/{name}.json", json.dumps(data).encode())
+            self._store.put_if_absent(_key(name), json.dumps(data).encode())
         except AlreadyExists as error:
             raise TagExistsError.of(name) from error
         faults.reach("graph: tag created")
@@ -87,7 +93,7 @@ class TagStore:
         faults.reach("graph: before deleting a tag")
         if old:
             self._forget(name)
-        self._store.delete([f"{FOLDER}/{name}.json"])
+        self._store.delete([_key(name)])
         faults.reach("graph: tag deleted")
 
     def take_over(self, tag: Tag[str]) -> None:

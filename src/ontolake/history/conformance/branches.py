@@ -11,7 +11,8 @@ from ontolake.errors import AlreadyExists, Invalid, NotFound
 from ontolake.history.conformance.base import VersioningBase, record
 from ontolake.history.errors import ProtectedBranchError, TagExistsError, UnknownBranchError, UnknownTagError
 
-BAD_NAMES = ["", " ", "a b", "a..b", "../a", "a/b", "a@b", "a~1", "-a", ".a", "a.lock", "a" * 200, "ä\n", 5, None]
+BAD_NAMES = ["", " ", "a b", "a..b", "../a", "a//b", "/a", "a/", "a@b", "a~1", "-a", ".a", "a.lock", "a" * 200, "ä\n",
+             5, None]  # fmt: skip
 
 
 class BranchAndTagCases(VersioningBase):
@@ -46,6 +47,29 @@ class BranchAndTagCases(VersioningBase):
         self.write(store, "try", y=record(2))
         assert store.merge("try", self.main).status == "fast_forward"
         assert self.state(store) == {"x": record(1), "y": record(2)}
+
+    def test_names_may_have_parts(self, store: Any) -> None:
+        self.write(store, self.main, x=record(1))
+        for name in ("try", "try/x", "try/x/y"):
+            store.branches.create(name)
+        commit = self.write(store, "try/x", x=record(2))
+        self.write(store, "try/x", x=record(3))
+        self.write(store, "try/x/y", y=record(4))
+        self.write(store, "try", z=record(5))
+        store.tags.create("try/x.json", f"try/x@{commit}")
+        assert self.state(store, "try/x") == {"x": record(3)}
+        assert self.state(store, "try/x~1") == self.state(store, "try/x.json") == {"x": record(2)}
+        assert {branch.name or self.main for branch in store.branches.list()} == {self.main, "try", "try/x", "try/x/y"}
+        assert [tag.name for tag in store.tags.list()] == ["try/x.json"]
+        assert store.merge("try/x/y", "try").status == "merged"
+        assert self.state(store, "try") == {"x": record(1), "y": record(4), "z": record(5)}
+        store.branches.delete("try")
+        assert self.state(store, "try/x/y") == {"x": record(1), "y": record(4)}
+        store.branches.rename("try/x", "done/x")
+        store.branches.create("try/x")
+        assert (self.state(store, "done/x"), self.state(store, "try/x")) == ({"x": record(3)}, {"x": record(1)})
+        store.tags.delete("try/x.json")
+        assert store.merge("done/x", self.main).status == "fast_forward"
 
     def test_a_renamed_branch_keeps_its_history(self, store: Any) -> None:
         self.write(store, self.main, x=record(1))
