@@ -30,6 +30,8 @@ from ontolake.sql.history.verbs import VersionedTables
 from ontolake.sql.keyspace.ranges import KeyRanges
 from ontolake.sql.mounts import MountedSchemas
 from ontolake.sql.naming import StatementNames, table_node
+from ontolake.sql.pg_catalog.plans import system_plan
+from ontolake.sql.pg_catalog.system import SystemCatalog, SystemSession
 from ontolake.sql.plan.queries import QueryPlan
 from ontolake.sql.results import Result
 from ontolake.sql.sessions import SessionPool, Sessions, ThreadHeldSession
@@ -417,10 +419,18 @@ class Database(VersionedTables):
             return plan
         assert statement.tree is not None
         names = self._names(statement, catalog, at)
+        if statement.is_system:
+            return self._system_plan(statement, names, catalog)
         plan = QueryPlan(statement, names.expanded(statement.tree), names)
         if not plan.is_foreign and all(source.at is None for source in plan.sources):
             statement.prepared = (where, plan)
         return plan
+
+    def _system_plan(self, statement: ParsedStatement, names: StatementNames, catalog: SqlCatalog) -> QueryPlan:
+        """The plan of a query that names system tables, or asks functions about the catalog."""
+        commands, database = self._commands, self.database or catalog.default_database()
+        session = SystemSession(commands.settings, commands.follow_path, self._session.state()[0])
+        return system_plan(statement, names, SystemCatalog(catalog, database, self._path, session))
 
     def follow(self, path: Sequence[str]) -> None:
         """Look up names without a schema in these schemas, in this order; what is created goes to the first."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.sql.keyspace.columns import stored_array, stored_list
-from ontolake.sql.types import JSON, TIMESTAMPS, Kind, Type, from_arrow
+from ontolake.sql.types import JSON, TIMESTAMPS, Kind, Type, from_arrow, is_system
 
 _LOADED = frozenset({Kind.NUMERIC, Kind.INTERVAL, Kind.JSON, Kind.JSONB, Kind.UUID, Kind.ARRAY, Kind.ENUM})
 """Kinds whose values Arrow does not turn into what callers get."""
@@ -107,14 +107,19 @@ class Result:
 
 def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column in the Arrow type that other programs know."""
+    if is_system(column.type):
+        return pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     type = from_arrow(column.type)
-    if type is None or (type.item or type).kind not in (Kind.NUMERIC, Kind.ENUM, Kind.JSONB, Kind.UTF8):
+    is_known = type is not None and (type.item or type).kind in (Kind.NUMERIC, Kind.ENUM, Kind.JSONB, Kind.UTF8)
+    if type is None or not (is_known or (type.item is not None and is_system(column.type.value_type))):
         return column
     whole = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
     return pa.chunked_array([_plain(type, whole)])
 
 
 def _plain(type: Type, column: pa.Array) -> pa.Array:
+    if is_system(column.type):
+        return column.storage
     if type.item is not None:
         items = _plain(type.item, column.values)
         return pa.Array.from_buffers(pa.list_(items.type), len(column), column.buffers()[:2], column.null_count,

@@ -84,7 +84,7 @@ class SessionCommands:
         self.cursors.end_transaction(committed=committed, before=self._before)
         self.settings.end(committed=committed)
         self.temporary.end(committed=committed)
-        self._follow_path()
+        self.follow_path()
 
     # prepared statements
 
@@ -142,13 +142,13 @@ class SessionCommands:
 
     def _set(self, statement: ParsedStatement, params: Parameters) -> Result:
         self.settings.set(statement.names[0], statement.options["values"], local=statement.options["local"])
-        self._follow_path()
+        self.follow_path()
         done = Result("SET", 0)
         if statement.options["local"] and not self._db.in_transaction:
             done.notices = ("SET LOCAL has no effect outside a transaction",)
         return done
 
-    def _follow_path(self) -> None:
+    def follow_path(self) -> None:
         """Let names mean what the search path says."""
         names = [name.strip().strip('"') for name in self.settings.get("search_path").split(",")]
         self._db.follow([name for name in names if name and name != "$user"])
@@ -168,7 +168,7 @@ class SessionCommands:
             self.settings.set(statement.names[0], None)
         else:
             self.settings.reset()
-        self._follow_path()
+        self.follow_path()
         return Result("RESET", 0)
 
     def _discard(self, statement: ParsedStatement, params: Parameters) -> Result:
@@ -179,7 +179,7 @@ class SessionCommands:
                                        hint="COMMIT it first")
             self.cursors.close(None)
             self.settings.reset()
-            self._follow_path()
+            self.follow_path()
         if what == "all" or what.startswith("temp"):
             self.temporary.discard()
         if what in ("all", "plans"):

@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, UnknownNameError, UnsupportedError
-from ontolake.sql.executor import calls, casts, operators, records, row_functions
+from ontolake.sql.executor import calls, casts, operators, records, row_functions, system_functions
 from ontolake.sql.executor.calls import Modifiers
 from ontolake.sql.executor.pg_types import FLOAT8, INT4, INT8, INTEGERS, TEXT, PgType
 from ontolake.sql.executor.scopes import CompiledQuery, Scope
@@ -23,7 +23,7 @@ _HYPOTHETICAL = {"rank", "dense_rank", "percent_rank", "cume_dist"}
 _COLLECTING = {"array_agg", "string_agg"}
 _DEVIATIONS = {"stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}
 _CASTS = {"float4", "float8", "int2", "int4", "int8", "text", "varchar", "bpchar", "name", "bool", "date", "timestamp",
-          "timestamptz", "time", "json", "jsonb", "uuid", "bytea"}  # fmt: skip
+          "timestamptz", "time", "json", "jsonb", "uuid", "bytea", "oid", "regclass", "regtype", "char"}  # fmt: skip
 """Types whose names are also functions that convert to them."""
 _NAMED_ARGUMENTS = {
     "make_interval": (("years", "months", "weeks", "days", "hours", "mins", "secs"), "0"),
@@ -78,6 +78,8 @@ class Aggregates:
         if name in row_functions.SPREADING:
             sql, type = row_functions.SPREADING[name](arguments)
             return merged(f"unnest({sql})", type, arguments)._replace(spreads=True)
+        if system_functions.knows(name):
+            return system_functions.called(name, arguments)
         return calls.called(name, arguments)
 
     def row_values(self, nodes: Sequence[exp.Expr], scope: Scope) -> list[TypedSql]:

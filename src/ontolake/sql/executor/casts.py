@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from ontolake.sql.errors import DataError, TypeMismatchError
-from ontolake.sql.executor import literals, parameter_types, python_functions
+from ontolake.sql.executor import literals, parameter_types, python_functions, system_functions
 from ontolake.sql.executor.pg_types import (
     BYTEA,
     DIGITS,
     INTEGERS,
+    REGS,
     TEXT,
     TIMESTAMP,
     UNKNOWN,
+    VECTORS,
     PgType,
     as_numeric,
     is_implicit,
@@ -46,6 +48,8 @@ def _from_unknown(given: TypedSql, to: PgType, explicit: bool) -> TypedSql:
         parameter_types.expect(given, to)
         to = to._replace(scale=max(to.scale, 0))
         return given._replace(sql=f"CAST({given.sql} AS {to.duck})", type=to)
+    if to.name in REGS:
+        return TypedSql(system_functions.number_of(to.name, literals.quoted(given.text)), to)
     sql, type = literals.read(given.text, to)
     if to.length and to.family == "S":
         sql = _cut(sql, to)
@@ -67,6 +71,8 @@ def _sql(sql: str, source: PgType, to: PgType, explicit: bool) -> tuple[str, PgT
         return _from_text(sql, source, to)
     if source.is_array and to.is_array:
         return f"CAST({sql} AS {to.duck})", to
+    if to.name in REGS and source.family == "N":
+        return f"CAST({sql} AS BIGINT)", to
     if to.name == "numeric":
         return _numeric(sql, source, to)
     if source.name == to.name:  # only nanoseconds differ
@@ -123,7 +129,9 @@ def _from_text(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
         return f"CASE WHEN {sql} IS NOT NULL THEN coalesce({found}, CAST({wrong} AS INTEGER)) END", to
     if to.name == "numeric" and not to.precision:
         to = numeric(quotient_scale())
-    if to.name in INTEGERS:
+    if to.name in REGS:
+        return system_functions.number_of(to.name, sql), to
+    if to.name in (*INTEGERS, "oid", "xid", "cid"):
         return f"CAST({python_functions.call('integer_text', sql, literals.quoted(to.shown))} AS {to.duck})", to
     if to.name in ("float4", "float8", "bool", "numeric", "date", "timestamp", "timestamptz", "time", "interval"):
         to = to._replace(fine=False)
@@ -146,8 +154,12 @@ def as_text(sql: str, source: PgType) -> str:
     name = source.name
     if source.labels and not source.is_array:
         return f"list_extract({literals.enum_list(source)}, {sql} + 1)"
-    if name in ("text", "varchar", "json", "jsonb", "name", "unknown"):
+    if name in ("text", "varchar", "json", "jsonb", "name", "char", "unknown"):
         return sql
+    if name in REGS:
+        return system_functions.name_of(name, sql)
+    if name in VECTORS:
+        return f"array_to_string({sql}, ' ')"
     if name == "bpchar":
         return f"rtrim({sql}, ' ')"
     if name in ("float4", "float8"):
@@ -238,7 +250,7 @@ def plain(given: TypedSql) -> TypedSql:
         return merged(f"CAST({given.sql} AS TIMESTAMP)", type._replace(fine=False), [given])
     if type.name == "bpchar":
         return merged(f"rtrim({given.sql}, ' ')", TEXT, [given])
-    return given._replace(type=TEXT) if type.name in ("varchar", "name") else given
+    return given._replace(type=TEXT) if type.name in ("varchar", "name", "char") else given
 
 
 __all__ = ["DIGITS", "TIMESTAMP", "UNKNOWN", "DataError", "as_text", "converted", "plain"]

@@ -8,7 +8,16 @@ from typing import Any
 from sqlglot import exp
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, UnsupportedError
-from ontolake.sql.executor import aggregates, calls, casts, literals, operators, python_functions, records
+from ontolake.sql.executor import (
+    aggregates,
+    calls,
+    casts,
+    literals,
+    operators,
+    python_functions,
+    records,
+    system_functions,
+)
 from ontolake.sql.executor.pg_types import (
     BOOL,
     DATE,
@@ -20,6 +29,7 @@ from ontolake.sql.executor.pg_types import (
     TIMESTAMP,
     TIMESTAMPTZ,
     UNKNOWN,
+    VECTORS,
     PgType,
     common,
 )
@@ -112,6 +122,8 @@ class Forms(aggregates.Aggregates):
             high = f"len({value.sql})" if ends[1] is None else f"greatest({ends[1].sql}, 0)"
             return merged(f"{value.sql}[{low}:{high}]", value.type, [value, *(each for each in ends if each)])
         index = casts.converted(self.expression(place, scope), INT4)
+        if value.type.name in VECTORS:
+            index = index._replace(sql=f"({index.sql} + 1)")
         sql = f"(CASE WHEN {index.sql} > 0 THEN {value.sql}[{index.sql}] END)"
         return merged(sql, value.type.element, (value, index))
 
@@ -240,6 +252,10 @@ class Forms(aggregates.Aggregates):
 
     def _named(self, node: exp.Expr, scope: Scope) -> TypedSql:
         """CURRENT_USER and the like."""
+        if system_functions.is_known():
+            name = "current_schema" if isinstance(node, exp.CurrentSchema) else "current_database" if isinstance(
+                node, exp.CurrentCatalog) else "current_user"
+            return system_functions.called(name, [])
         return TypedSql(f"'{'public' if isinstance(node, exp.CurrentSchema) else 'ontolake'}'", PgType("name"))
 
     def _record(self, node: exp.Tuple, scope: Scope) -> TypedSql:

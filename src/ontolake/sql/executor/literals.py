@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from ontolake.sql.errors import DataError, UnsupportedError
-from ontolake.sql.executor.pg_types import DIGITS, INTEGERS, PgType, numeric
+from ontolake.sql.executor.pg_types import DIGITS, INTEGERS, VECTORS, PgType, numeric
 from ontolake.sql.types import moments, spans
 
 _LIMITS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
@@ -42,10 +42,14 @@ def enum_list(type: PgType) -> str:
 def read(text: str, type: PgType) -> tuple[str, PgType]:
     """DuckDB's SQL of a text that is read as a type, and the type with its digits. Raises `DataError`."""
     name = type.name
-    if type.is_array:
+    if type.is_array and name not in VECTORS:
         return _array(text, type)
     if type.labels:
         return str(_place(text, type)), type
+    if name in VECTORS:
+        return _array("{" + ",".join(text.split()) + "}", type.element.array)[0], type
+    if name in ("oid", "xid", "cid"):
+        return read(text, PgType("int8"))[0], type
     if name in INTEGERS:
         if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
             raise _unreadable(text, type)

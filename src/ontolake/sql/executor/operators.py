@@ -18,6 +18,7 @@ from ontolake.sql.executor.pg_types import (
     INTEGERS,
     INTERVAL,
     JSONB,
+    OIDS,
     TEXT,
     TIME,
     TIMESTAMP,
@@ -132,7 +133,7 @@ def _unpadded(given: TypedSql, other: PgType) -> TypedSql:
 
 
 def _comparable(given: TypedSql) -> TypedSql:
-    return casts.plain(given) if given.type.name in ("bpchar", "varchar", "name") else given
+    return casts.plain(given) if given.type.name in ("bpchar", "varchar", "name", "char") else given
 
 
 def _read_as(unknown: TypedSql, other: TypedSql) -> TypedSql:
@@ -169,6 +170,7 @@ def rows_compared(operator: str, left: list[TypedSql], right: list[TypedSql]) ->
 def arithmetic(operator: str, left: TypedSql, right: TypedSql) -> TypedSql:
     """`+ - * / %` of two operands. Raises 42883 for types that there is none for."""
     left, right = _known(operator, left, right)
+    left, right = (casts.converted(each, INT8) if each.type.name in OIDS else each for each in (left, right))
     one, other = left.type, right.type
     if one.family == "N" and other.family == "N":
         return _numbers(operator, left, right)

@@ -68,11 +68,13 @@ class PgType(NamedTuple):
 
     @property
     def is_array(self) -> bool:
-        return self.name.endswith("[]")
+        return self.name.endswith("[]") or self.name in VECTORS
 
     @property
     def element(self) -> PgType:
         """The type of an array's elements."""
+        if self.name in VECTORS:
+            return PgType(VECTORS[self.name])
         return self._replace(name=self.name[:-2])
 
     @property
@@ -98,23 +100,29 @@ class PgType(NamedTuple):
     @property
     def shown(self) -> str:
         """The name that messages have."""
-        return f"{self.element.shown}[]" if self.is_array else SHOWN.get(self.name, self.name)
+        return f"{self.element.shown}[]" if self.name.endswith("[]") else SHOWN.get(self.name, self.name)
 
 
+REGS = ("regclass", "regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper", "regoperator",
+        "regconfig", "regdictionary", "regcollation")  # fmt: skip
+"""Numbers of objects that are shown as the names of these."""
+OIDS = ("oid", "xid", "cid", *REGS)
+VECTORS = {"int2vector": "int2", "oidvector": "oid"}
+"""Arrays of system tables, whose elements are counted from 0."""
 _FAMILIES = {
-    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8"), "N"),
-    **dict.fromkeys(("text", "varchar", "bpchar", "name"), "S"), "bool": "B", "interval": "T",
+    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8", *OIDS), "N"),
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "char"), "S"), "bool": "B", "interval": "T",
     **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), "D"), "unknown": "X",
 }  # fmt: skip
 _DUCK = {
     "int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT", "float4": "FLOAT", "float8": "DOUBLE", "bool": "BOOLEAN",
     "date": "DATE", "time": "TIME", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP", "interval": "INTERVAL",
-    "uuid": "UUID", "bytea": "BLOB",
+    "uuid": "UUID", "bytea": "BLOB", **dict.fromkeys(OIDS, "BIGINT"),
 }  # fmt: skip
 SHOWN = {
     "int2": "smallint", "int4": "integer", "int8": "bigint", "float4": "real", "float8": "double precision",
     "bool": "boolean", "varchar": "character varying", "bpchar": "character", "time": "time without time zone",
-    "timestamp": "timestamp without time zone", "timestamptz": "timestamp with time zone",
+    "timestamp": "timestamp without time zone", "timestamptz": "timestamp with time zone", "char": '"char"',
 }  # fmt: skip
 
 UNKNOWN, BOOL, TEXT = PgType("unknown"), PgType("bool"), PgType("text")
@@ -122,9 +130,11 @@ INT2, INT4, INT8, FLOAT4, FLOAT8 = (PgType(name) for name in ("int2", "int4", "i
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ = (PgType(name) for name in ("date", "time", "timestamp", "timestamptz"))
 INTERVAL, BYTEA, UUID, JSON, JSONB = (PgType(name) for name in ("interval", "bytea", "uuid", "json", "jsonb"))
 RECORD, VOID = PgType("record"), PgType("void")
+OID, NAME = PgType("oid"), PgType("name")
 INTEGERS = ("int2", "int4", "int8")
 NUMBERS = (*INTEGERS, "numeric", "float4", "float8")
-_LADDER = {name: place for place, name in enumerate(NUMBERS)}
+_LADDER = {**{name: place for place, name in enumerate(NUMBERS)}, **dict.fromkeys(REGS, 1.25), "oid": 1.5, "xid": 1.5,
+           "cid": 1.5}  # fmt: skip
 _MOMENTS = {"date": 0, "timestamp": 1, "timestamptz": 2}
 PREFERRED = {"float8", "text", "timestamptz", "bool", "interval"}
 
@@ -210,6 +220,8 @@ def from_node(node: exp.Expr, enums: Mapping[str, PgType] | None = None) -> PgTy
     if name == "FLOAT" and numbers:
         return FLOAT4 if numbers[0] <= 24 else FLOAT8
     found = _SQL_NAMES.get(name)
+    if (system := _system_type(node)) is not None:
+        return system
     if name == "USERDEFINED" and name_of(node.args["kind"]) == "jsonpath":
         return PgType("jsonpath")
     if name == "USERDEFINED" and enums:
@@ -224,9 +236,24 @@ def from_node(node: exp.Expr, enums: Mapping[str, PgType] | None = None) -> PgTy
     return found
 
 
+def _system_type(node: exp.Expr) -> PgType | None:
+    """The type of system tables that a cast names, if it is one."""
+    named = node.args.get("kind") if node.this == exp.DType.USERDEFINED else node.this
+    named = named.expression if isinstance(named, exp.Dot) else named
+    name = name_of(named) if isinstance(named, exp.Expr) else named if isinstance(named, str) else ""
+    name = _ALIASES.get(name.lower(), name.lower())
+    return PgType(name) if name in OIDS or name in VECTORS or name in ("char", "text", "varchar") else None
+
+
+_ALIASES = {"pg_node_tree": "text", "aclitem": "text", "cstring": "text", "inet": "text", "sql_identifier": "varchar",
+            "character_data": "varchar", "yes_or_no": "varchar", "pg_lsn": "text"}  # fmt: skip
+
+
 def from_arrow(type: pa.DataType) -> PgType:
     """The type of a column of Arrow. Raises `UnsupportedError`."""
     if isinstance(type, pa.BaseExtensionType):
+        if isinstance(type, pa.OpaqueType) and type.type_name in types.SYSTEM_ARROW:
+            return PgType(type.type_name)
         column = types.from_arrow(type)
         if column is not None and column.kind == types.Kind.ENUM:
             return PgType(column.name, labels=column.labels)
@@ -289,6 +316,6 @@ def to_arrow(type: PgType, given: pa.DataType) -> pa.DataType:
 
 _OUT = {
     "uuid": pa.uuid(), "json": pa.json_(pa.string()), "jsonb": JSONB_ARROW, "text": pa.string(), "varchar": pa.string(),
-    "bpchar": pa.string(), "unknown": pa.string(), "name": pa.string(), "bytea": pa.binary(),
-    "record": RECORD_ARROW,
+    "bpchar": pa.string(), "unknown": pa.string(), "bytea": pa.binary(), "record": RECORD_ARROW,
+    **types.SYSTEM_ARROW,
 }  # fmt: skip

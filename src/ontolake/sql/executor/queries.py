@@ -11,7 +11,7 @@ from ontolake.sql.executor import casts, operators, records
 from ontolake.sql.executor.aggregates import direction
 from ontolake.sql.executor.names import output_name
 from ontolake.sql.executor.parameter_types import learning
-from ontolake.sql.executor.pg_types import DIGITS, INT8, RECORD, TEXT, PgType, common, numeric
+from ontolake.sql.executor.pg_types import DIGITS, INT8, RECORD, REGS, TEXT, VECTORS, PgType, common, numeric
 from ontolake.sql.executor.scopes import CompiledQuery, Cte, Output, Scope, VisibleColumn
 from ontolake.sql.executor.sources import FromCompiler
 from ontolake.sql.executor.typed import TypedSql
@@ -29,14 +29,15 @@ class Queries(FromCompiler):
     def statement(self, node: exp.Expr) -> CompiledQuery:
         """A whole statement, whose rows are handed out: rows within them are text. Raises `SqlError`."""
         found = self.query(node, None)
-        if not any(output.type.name.rstrip("[]") == "record" for output in found.outputs):
+        if not any(map(_is_shown, found.outputs)):
             return found
         name = self.fresh()
         parts, outputs = [], []
         for n, output in enumerate(found.outputs):
-            is_record = output.type.name.rstrip("[]") == "record"
-            sql = casts.as_text(f"{name}.c{n}", output.type) if is_record else f"{name}.c{n}"
+            is_shown = _is_shown(output)
+            sql = casts.as_text(f"{name}.c{n}", output.type) if is_shown else f"{name}.c{n}"
             parts.append(f"{sql} AS c{n}")
+            is_record = output.type.name.rstrip("[]") == "record"
             outputs.append(Output(output.name, RECORD) if is_record else output)
         return found._replace(sql=f"SELECT {', '.join(parts)} FROM ({found.sql}) AS {name}", outputs=outputs)
 
@@ -474,6 +475,11 @@ class Queries(FromCompiler):
                     "SELECT DISTINCT ON expressions must match initial ORDER BY expressions", sqlstate="42P10"
                 )
         return f"DISTINCT ON ({', '.join(part.sql for part in parts)}) "
+
+
+def _is_shown(output: Output) -> bool:
+    """Whether values are handed out as text: rows, and numbers that stand for names."""
+    return output.type.name.rstrip("[]") == "record" or output.type.name in REGS or output.type.name in VECTORS
 
 
 def _outputs(outputs: Sequence[Output], names: Sequence[str]) -> list[Output]:

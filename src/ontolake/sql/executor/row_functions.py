@@ -13,6 +13,7 @@ from ontolake.sql.executor.pg_types import (
     JSONB,
     NUMBERS,
     TEXT,
+    VECTORS,
     PgType,
     as_numeric,
     common,
@@ -93,7 +94,17 @@ def _path_rows(arguments: list[TypedSql]) -> tuple[str, PgType]:
 
 
 def _subscripts(arguments: list[TypedSql]) -> tuple[str, PgType]:
-    return f"CAST(range(1, len({arguments[0].sql}) + 1) AS INTEGER[])", INT4
+    first = 0 if arguments[0].type.name in VECTORS else 1
+    return f"CAST(range({first}, len({arguments[0].sql}) + {first}) AS INTEGER[])", INT4
+
+
+def _places(arguments: list[TypedSql]) -> tuple[str, PgType]:
+    """`_pg_expandarray`: the elements of an array, each with its place."""
+    if len(arguments) != 1 or not arguments[0].type.is_array:
+        raise calls.unknown_function("_pg_expandarray", arguments)
+    array, type = arguments[0].sql, arguments[0].type.element
+    one = f"lambda e: {{'c0': {array}[e], 'c1': CAST(e AS INTEGER)}}"
+    return f"list_transform(range(1, len({array}) + 1), {one})", PgType("record", fields=(("x", type), ("n", INT4)))
 
 
 def _split_rows(arguments: list[TypedSql]) -> tuple[str, PgType]:
@@ -102,6 +113,7 @@ def _split_rows(arguments: list[TypedSql]) -> tuple[str, PgType]:
 
 SPREADING: dict[str, Callable[[list[TypedSql]], tuple[str, PgType]]] = {
     "generate_series": _series, "unnest": _elements, "generate_subscripts": _subscripts, "string_to_table": _split_rows,
+    "_pg_expandarray": _places, "pg_partition_ancestors": lambda _: ("CAST([] AS BIGINT[])", PgType("regclass")),
     "jsonb_array_elements": _json_rows("elements:jsonb", JSONB, JSONB),
     "json_array_elements": _json_rows("elements:json", JSON, JSON),
     "jsonb_array_elements_text": _json_rows("elements:text", TEXT, JSONB),

@@ -19,7 +19,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from ontolake.sql.catalog.objects import EnumMeta
 from ontolake.sql.catalog.records import ColumnMeta, SqlCatalog, Table
 from ontolake.sql.errors import UnknownNameError, UnsupportedError, nearest
-from ontolake.sql.executor import pg_types
+from ontolake.sql.executor import pg_types, system_functions
 from ontolake.sql.executor.arrow_tables import ReadableTable, readable_table
 from ontolake.sql.executor.names import output_name
 from ontolake.sql.executor.scopes import Output
@@ -157,6 +157,12 @@ class QueryPlan:
 
     def run(self, session: SqlSession, parameters: Parameters, *, keep: bool = False) -> Result:
         """The rows of the query. Inside a transaction. With `keep`, whole columns are kept for the next one."""
+        if self._statement.system is not None:
+            with system_functions.using(self._statement.system):
+                return self._run(session, parameters, keep=keep)
+        return self._run(session, parameters, keep=keep)
+
+    def _run(self, session: SqlSession, parameters: Parameters, *, keep: bool) -> Result:
         chosen = [self._choose(session, source, parameters) for source in self.sources]
         if self._window is not None:
             limit, offset = self._window.rows(parameters)

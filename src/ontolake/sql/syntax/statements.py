@@ -93,10 +93,13 @@ class ParsedStatement:
         self.marks = marks_of(tree) if tree is not None else []
         self.given: Mapping[str, Any] = {}
         """Arrow tables that names without a schema mean before any table is looked up."""
+        self.system: Any = None
+        """What answers functions about the catalog, in a statement that reads system tables."""
         self.prepared: tuple[Any, Any] | None = None
         """What was worked out for this statement, and the catalog that it holds for."""
         self._parts: tuple[object, dict[tuple[int, str], Any]] = (None, {})
         self._is_versioned: bool | None = None
+        self._is_system: bool | None = None
         self._shifts = shifts
         places = [mark_place(mark) for mark in self.marks]
         self._count = max((place + 1 for place in places if isinstance(place, int)), default=0)
@@ -120,6 +123,15 @@ class ParsedStatement:
             known[place] = make()
         found: T = known[place]
         return found
+
+    @property
+    def is_system(self) -> bool:
+        """Whether it names a system table, type or function."""
+        if self._is_system is None:
+            from ontolake.sql.pg_catalog.statements import is_system
+
+            self._is_system = is_system(self)
+        return self._is_system
 
     @property
     def is_versioned(self) -> bool:

@@ -18,6 +18,7 @@ from ontolake.sql.types.kinds import (
     NUMERIC,
     REAL,
     SMALLINT,
+    SYSTEM_ARROW,
     TEXT,
     TEXTS,
     TIME,
@@ -34,7 +35,7 @@ from ontolake.sql.types.kinds import (
     Stored,
     Type,
 )
-from ontolake.sql.types.names import IDS, array_of, decimal, from_arrow, from_sql
+from ontolake.sql.types.names import IDS, array_of, decimal, from_arrow, from_sql, is_system
 from ontolake.sql.types.storing import builtin_name
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "NUMERIC",
     "REAL",
     "SMALLINT",
+    "SYSTEM_ARROW",
     "TEXT",
     "TEXTS",
     "TIME",
@@ -71,4 +73,5 @@ __all__ = [
     "decimal",
     "from_arrow",
     "from_sql",
+    "is_system",
 ]  # fmt: skip

@@ -73,6 +73,12 @@ NUMERIC_ARROW = pa.opaque(pa.string(), "numeric", VENDOR)
 JSONB_ARROW = pa.opaque(pa.string(), "jsonb", VENDOR)
 RECORD_ARROW = pa.opaque(pa.string(), "record", VENDOR)
 """A row within a row, as its text. Columns of tables cannot be of it."""
+_OIDS = ("oid", "xid", "cid")
+_NAMES = ("name", "char", "int2vector", "oidvector", "regclass", "regtype", "regproc", "regprocedure", "regnamespace",
+          "regrole", "regoper", "regoperator", "regconfig", "regdictionary", "regcollation")  # fmt: skip
+SYSTEM_ARROW = {**{name: pa.opaque(pa.int64(), name, VENDOR) for name in _OIDS},
+                **{name: pa.opaque(pa.string(), name, VENDOR) for name in _NAMES}}  # fmt: skip
+"""The types that only columns of system tables have, as answers hand them out: numbers of objects, and text."""
 
 
 class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):

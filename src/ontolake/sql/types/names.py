@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ontolake.sql.errors import DefinitionError, UnsupportedError
 from ontolake.sql.types import kinds
-from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW, TIMESTAMPS, VENDOR, Kind, Type
+from ontolake.sql.types.kinds import JSONB_ARROW, NUMERIC_ARROW, SYSTEM_ARROW, TIMESTAMPS, VENDOR, Kind, Type
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -99,6 +99,8 @@ def from_arrow(arrow: pa.DataType) -> Type | None:
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
         item = from_arrow(arrow.value_type)
         return None if item is None else array_of(item)
+    if is_system(arrow):
+        return kinds.TEXT if arrow.storage_type == pa.string() else kinds.BIGINT
     if isinstance(arrow, pa.OpaqueType) and arrow.vendor_name == VENDOR and arrow.type_name[:1] in "[b":
         if arrow.type_name.startswith("bpchar("):
             return Type(Kind.UTF8, length=int(arrow.type_name[7:-1]), padded=True)
@@ -125,6 +127,11 @@ _TESTS: tuple[tuple[Callable[[pa.DataType], bool], Type], ...] = (
     (pa.types.is_large_binary, kinds.BYTES), (pa.types.is_binary_view, kinds.BYTES),
     (pa.types.is_fixed_size_binary, kinds.BYTES),
 )  # fmt: skip
+
+
+def is_system(arrow: pa.DataType) -> bool:
+    """Whether a type is one that only columns of system tables have."""
+    return isinstance(arrow, pa.OpaqueType) and arrow.vendor_name == VENDOR and arrow.type_name in SYSTEM_ARROW
 
 
 def is_timestamp(type: Type) -> bool:
