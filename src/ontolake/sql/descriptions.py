@@ -70,6 +70,8 @@ def _outputs(db: Database, statement: ParsedStatement, catalog: SqlCatalog) -> l
         where, statement = temporary.place(statement) if temporary.takes(statement) else (db, statement)
         with where.session.reading():
             known = catalog if where is db else where.session.catalog()
+            if kind == "select" and statement.is_system:
+                return where._plan(statement, None).outputs(known)
             names = where._names(statement, known, None)
             return StatementOutputs(where, names, known, where._version).of(statement)
     if kind == "explain":

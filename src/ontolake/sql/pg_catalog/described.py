@@ -18,13 +18,8 @@ from ontolake.sql.pg_catalog.definitions import Definitions
 from ontolake.sql.pg_catalog.view_columns import column_types
 from ontolake.sql.plan.views import query_of
 from ontolake.sql.syntax.statements import name_of, parse_expression
-from ontolake.sql.types import Kind, Type
-
-_TYPES = {
-    Kind.BOOLEAN: "bool", Kind.DOUBLE: "float8", Kind.REAL: "float4", Kind.BYTES: "bytea", Kind.DATE: "date",
-    Kind.TIME: "time", Kind.INTERVAL: "interval", Kind.UUID: "uuid", Kind.JSON: "json", Kind.JSONB: "jsonb",
-    Kind.NUMERIC: "numeric", Kind.DECIMAL: "numeric",
-}  # fmt: skip
+from ontolake.sql.types import Kind, Type, array_of
+from ontolake.sql.types.oids import builtin_name, type_modifier, type_oid
 
 
 class TypeNumber(NamedTuple):
@@ -208,38 +203,31 @@ class DescribedDatabase:
     @cached_property
     def enums(self) -> dict[int, tuple[EnumMeta, str]]:
         """Enums and their schemas, by number."""
-        return {oids.counted(each.object_id): (each, self._schema_names[each.schema_id])
+        return {type_oid(each.type): (each, self._schema_names[each.schema_id])
                 for each in self.catalog.objects.values()
                 if isinstance(each, EnumMeta) and each.schema_id in self._schema_names}  # fmt: skip
 
     def enum_array(self, enum: EnumMeta) -> int:
         """The number of the type of arrays of an enum."""
-        return self._derived.of("array", enum.object_id)
+        return type_oid(array_of(enum.type))
 
     def label_oid(self, enum: EnumMeta, label: str) -> int:
         return self._derived.of("label", enum.object_id, label)
 
     def type_number(self, type: Type) -> TypeNumber:
         """A type of a column in numbers."""
-        if type.item is not None:
-            inner = self.type_number(type.item)
-            if type.item.kind == Kind.ENUM:
-                return TypeNumber(self._derived.of("array", type.item.type_id))
-            return TypeNumber(_arrays()[inner.oid], inner.typmod)
-        if type.kind == Kind.ENUM:
-            return TypeNumber(oids.counted(type.type_id))
-        return TypeNumber(builtin.types()[_type_name(type)]["oid"], _typmod(type))
+        return TypeNumber(type_oid(type), type_modifier(type))
 
     def type_text(self, type: Type) -> str:
         """A type as expressions name it, without what stands in parentheses."""
         if type.item is not None:
             return f"{self.type_text(type.item)}[]"
-        return type.name if type.kind == Kind.ENUM else SHOWN.get(_type_name(type), _type_name(type))
+        return type.name if type.kind == Kind.ENUM else SHOWN.get(builtin_name(type), builtin_name(type))
 
     def type_schema(self, type: Type) -> str:
         """The schema of a type."""
         inner = type.item or type
-        found = self.enums.get(oids.counted(inner.type_id)) if inner.kind == Kind.ENUM else None
+        found = self.enums.get(type_oid(inner)) if inner.kind == Kind.ENUM else None
         return "pg_catalog" if found is None else found[1]
 
     def type_name(self, oid: int) -> str:
@@ -313,6 +301,7 @@ class DescribedDatabase:
             names = [name for name, each in self.catalog.databases.items() if each.db_id == comment.object_id]
             return Description(self.database_oid(names[0]), "pg_database", 0, comment.text) if names else None
         if comment.kind == "type":
+            oid = type_oid(Type(Kind.ENUM, type_id=comment.object_id))
             return Description(oid, "pg_type", 0, comment.text) if oid in self.enums else None
         relation = self.relations.get(oid)
         if relation is None:
@@ -334,32 +323,6 @@ class DescribedDatabase:
 
 _SEQUENCE_COLUMNS = tuple(DescribedColumn(n, name, Type(kind)) for n, (name, kind) in enumerate(
     (("last_value", Kind.INT64), ("log_cnt", Kind.INT64), ("is_called", Kind.BOOLEAN)), 1))  # fmt: skip
-
-
-def _type_name(type: Type) -> str:
-    if type.kind == Kind.INT64:
-        return {16: "int2", 32: "int4", 64: "int8"}[type.bits]
-    if type.kind == Kind.UTF8:
-        return "bpchar" if type.padded else "varchar" if type.length else "text"
-    if type.kind in (Kind.TIMESTAMP_NS, Kind.TIMESTAMP_US):
-        return "timestamptz" if type.zoned else "timestamp"
-    return _TYPES[Kind(type.kind)]
-
-
-def _typmod(type: Type) -> int:
-    if type.kind == Kind.UTF8 and type.length:
-        return type.length + 4
-    if type.kind == Kind.DECIMAL:
-        return (type.precision << 16 | type.scale) + 4
-    if type.kind in (Kind.TIMESTAMP_US, Kind.TIME) and type.scale:
-        return 6 - type.scale
-    if type.kind == Kind.INTERVAL and type.scale:
-        return 0x7FFF << 16 | 6 - type.scale
-    return -1
-
-
-def _arrays() -> dict[int, int]:
-    return {row["oid"]: row["typarray"] for row in builtin.types().values()}
 
 
 def _expression_name(sql: str) -> str:

@@ -1,22 +1,22 @@
 """Numbers of objects, as PostgreSQL's `oid`: the same after every reopening, and no two objects of a store share one.
 
-What has an id of the store's own counter gets that id behind the numbers of what is built in. What has none, such as a
-constraint, gets a number worked out from what it belongs to.
+What has an id of the store's own counter gets that id behind the numbers of what is built in, as types have
+(`ontolake.sql.types.oids`). What has no id, such as a constraint, gets a number worked out from what it belongs to.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
-FIRST = 16384
-"""PostgreSQL gives lower numbers to what is built in."""
+from ontolake.sql.types.oids import FIRST
+
 _DERIVED, _ROOM = 2**30, 2**30
 PG_CATALOG, INFORMATION_SCHEMA, PUBLIC, OWNER = 11, 13212, 2200, 10
 
 
 def counted(id: int) -> int:
     """The number of what has an id: a table, view, sequence, type or foreign key."""
-    return FIRST + id if id < _DERIVED - FIRST else _hashed("id", id)
+    return FIRST + id if id < _DERIVED // 2 - FIRST else _hashed("id", id)
 
 
 def _hashed(*parts: int | str) -> int:

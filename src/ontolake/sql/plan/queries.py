@@ -317,7 +317,8 @@ class QueryPlan:
 
     def schema(self, catalog: SqlCatalog) -> pa.Schema:
         """The names and types of the columns that the query, without parameters, gives. Raises `SqlError`."""
-        return execution.run(self.bound(()), self._empty(), self._keys, self._enums(lambda: catalog)).schema
+        with system_functions.using(self._statement.system):
+            return execution.run(self.bound(()), self._empty(), self._keys, self._enums(lambda: catalog)).schema
 
     def outputs(self, catalog: SqlCatalog) -> list[Output]:
         """The same by PostgreSQL's types, for a query whose parameters have no values yet. Raises `SqlError`."""
@@ -325,7 +326,8 @@ class QueryPlan:
                    for source in self.sources}  # fmt: skip
         tables = {name: ReadableTable(pa.table({}), known) for name, known in columns.items()}
         tables |= {name: readable_table(table.slice(0, 0)) for name, table in self._given.items()}
-        return execution.compiled(self._tree, tables, self._keys, self._enums(lambda: catalog)).outputs
+        with system_functions.using(self._statement.system):
+            return execution.compiled(self._tree, tables, self._keys, self._enums(lambda: catalog)).outputs
 
     def _described(self, chosen: AccessPath) -> str | None:
         """What a LIMIT saves, for EXPLAIN."""
