@@ -9,8 +9,9 @@ names mean; `types` are those of columns.
 one of its own and belongs to no thread; `transaction_state` is what a transaction has done, `validation` whether it may
 commit, `writer_queue` who may write next, `cancellation` ends statements, and `failures` turns SQLite's errors into
 ours. `syntax/` is the text of statements, `catalog/` what tables there are,
-`plan/` queries, `executor/` what DuckDB does for them, `write/` changes, which `row_changes` runs; `mounts` are schemas
-that other stores keep; `copy/` files, `encodings/` values in PostgreSQL's formats, `commands/` what belongs to a
+`plan/` queries, `executor/` what DuckDB does for them, `pg_catalog/` system tables, `write/` changes, which
+`row_changes` runs; `mounts` are schemas that other stores keep;
+`copy/` files, `encodings/` values in PostgreSQL's formats, `commands/` what belongs to a
 session, `keyspace/` where rows live, `history/` branches, merges and the past. `maintenance` checks and removes,
 `errors` is what can go wrong. `store`, `parallel` and `splits` are for `ontolake.stores` and workers, `conformance`
 for the suite of history.

@@ -15,7 +15,7 @@ from ontolake.sql.syntax.dialect import DIALECT
 from ontolake.sql.syntax.statements import name_of, parse_expression
 
 if TYPE_CHECKING:
-    from ontolake.sql.pg_catalog.described import Constraint, DescribedColumn, DescribedDatabase, Relation
+    from ontolake.sql.pg_catalog.described import Constraint, DescribedColumn, DescribedDatabase, SqlRelation
 
 Path = Sequence[str]
 """The schemas whose objects are named without them."""
@@ -27,12 +27,12 @@ class Definitions:
     def __init__(self, db: DescribedDatabase) -> None:
         self._db = db
 
-    def named(self, relation: Relation, path: Path) -> str:
+    def named(self, relation: SqlRelation, path: Path) -> str:
         """The name of a relation, with its schema where that is not on the path."""
         name = quote_ident(relation.name)
         return name if self._is_first(relation, path) else f"{quote_ident(relation.schema)}.{name}"
 
-    def _is_first(self, relation: Relation, path: Path) -> bool:
+    def _is_first(self, relation: SqlRelation, path: Path) -> bool:
         for schema in ("pg_catalog", *path):
             found = self._db.by_name.get((schema, relation.name))
             if found is not None:
@@ -51,7 +51,7 @@ class Definitions:
 
     # parts of tables
 
-    def default(self, relation: Relation, column: DescribedColumn, *, pretty: bool = False, path: Path = ()) -> str:
+    def default(self, relation: SqlRelation, column: DescribedColumn, *, pretty: bool = False, path: Path = ()) -> str:
         """The default of a column, or what it is worked out by."""
         assert relation.table is not None
         assert column.expression is not None
@@ -98,7 +98,7 @@ class Definitions:
 
     # indexes
 
-    def index_column(self, relation: Relation, number: int, *, pretty: bool = False) -> str:
+    def index_column(self, relation: SqlRelation, number: int, *, pretty: bool = False) -> str:
         """One column of an index, counted from 1."""
         index, table = relation.index, relation.table
         assert table is not None
@@ -114,14 +114,14 @@ class Definitions:
         is_call = isinstance(tree, exp.Func)
         return text if is_call or text.startswith("(") else f"({text})"
 
-    def predicate(self, relation: Relation, *, pretty: bool = False) -> str | None:
+    def predicate(self, relation: SqlRelation, *, pretty: bool = False) -> str | None:
         """The condition of the rows that an index has."""
         index, table = relation.index, relation.table
         if index is None or not index.predicate or table is None:
             return None
         return self._writer(table, pretty=pretty).write(parse_expression(index.predicate))
 
-    def index(self, relation: Relation, *, pretty: bool = False, path: Path = ()) -> str:
+    def index(self, relation: SqlRelation, *, pretty: bool = False, path: Path = ()) -> str:
         """CREATE INDEX."""
         index, table = relation.index, relation.table
         assert table is not None
@@ -141,7 +141,7 @@ class Definitions:
 
     # views
 
-    def view(self, relation: Relation, *, pretty: bool = False, path: Path = ("public",)) -> str:
+    def view(self, relation: SqlRelation, *, pretty: bool = False, path: Path = ("public",)) -> str:
         """The query of a view."""
         assert relation.view is not None
         query = query_of(relation.view)
@@ -149,7 +149,7 @@ class Definitions:
             return f"{text};"
         return f" {query.sql(DIALECT)};"
 
-    def _select(self, query: exp.Select, relation: Relation, pretty: bool, path: Path) -> str | None:
+    def _select(self, query: exp.Select, relation: SqlRelation, pretty: bool, path: Path) -> str | None:
         known = {"expressions", "from_", "where", "group", "having", "order", "joins", "limit"}
         if any(value for name, value in query.args.items() if name not in known and value):
             return None
@@ -219,7 +219,7 @@ class Definitions:
             shown += f"\n     {word} {text} ON {condition}"
         return writer, names, shown
 
-    def _named(self, node: exp.Table) -> Relation | None:
+    def _named(self, node: exp.Table) -> SqlRelation | None:
         return self._db.by_name.get((name_of(node.args.get("db")), name_of(node.this)))
 
 

@@ -54,7 +54,7 @@ class DescribedColumn(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Relation:
+class SqlRelation:
     """What has a row in `pg_class`."""
 
     oid: int
@@ -80,8 +80,8 @@ class Constraint:
     name: str
     kind: str
     """p, u, f or c."""
-    relation: Relation
-    index: Relation | None = None
+    relation: SqlRelation
+    index: SqlRelation | None = None
     foreign: ForeignKeyMeta | None = None
     check: Check | None = None
 
@@ -124,17 +124,17 @@ class DescribedDatabase:
     # relations
 
     @cached_property
-    def relations(self) -> dict[int, Relation]:
+    def relations(self) -> dict[int, SqlRelation]:
         """All relations of users, by number."""
         return {each.oid: each for each in self._relations()}
 
-    def _relations(self) -> Iterator[Relation]:
+    def _relations(self) -> Iterator[SqlRelation]:
         for (schema_id, name), table in self.catalog.tables.items():
             schema = self._schema_names.get(schema_id)
             if schema is None:
                 continue
             columns = self._columns(table)
-            yield Relation(oids.counted(table.id), name, schema, "r", columns, table=table,
+            yield SqlRelation(oids.counted(table.id), name, schema, "r", columns, table=table,
                            row_type=self._derived.of("row", table.id),
                            row_array=self._derived.of("rows", table.id))  # fmt: skip
             yield from self._indexes(table, schema, {column.name: column for column in columns})
@@ -145,23 +145,23 @@ class DescribedDatabase:
             oid = oids.counted(object.object_id)
             if isinstance(object, ViewMeta):
                 found = zip(object.columns, column_types(object, self.catalog), strict=True)
-                yield Relation(oid, object.name, schema, "v", tuple(
+                yield SqlRelation(oid, object.name, schema, "v", tuple(
                     DescribedColumn(n, name, type) for n, (name, type) in enumerate(found, 1)), view=object,
                     row_type=self._derived.of("row", object.object_id),
                     row_array=self._derived.of("rows", object.object_id))  # fmt: skip
             elif isinstance(object, SequenceMeta):
-                yield Relation(oid, object.name, schema, "S", _SEQUENCE_COLUMNS, sequence=object)
+                yield SqlRelation(oid, object.name, schema, "S", _SEQUENCE_COLUMNS, sequence=object)
 
     def _columns(self, table: Table) -> tuple[DescribedColumn, ...]:
         places = sorted((column for column in table.all_columns if not column.hidden), key=lambda each: each.ordinal)
         return tuple(DescribedColumn(n, column.name, column.type, column)
                      for n, column in enumerate(places, 1) if not column.dropped)
 
-    def _indexes(self, table: Table, schema: str, columns: dict[str, DescribedColumn]) -> Iterator[Relation]:
+    def _indexes(self, table: Table, schema: str, columns: dict[str, DescribedColumn]) -> Iterator[SqlRelation]:
         if not any(column.hidden for column in table.primary_key):
             inner = tuple(DescribedColumn(n, column.name, column.type)
                           for n, column in enumerate(table.primary_key, 1))  # fmt: skip
-            yield Relation(self._derived.of("key", table.id), table.key_name, schema, "i", inner, table=table)
+            yield SqlRelation(self._derived.of("key", table.id), table.key_name, schema, "i", inner, table=table)
         for index in table.indexes:
             if index.state != READY:
                 continue
@@ -173,26 +173,26 @@ class DescribedDatabase:
                 else:
                     expression = index.expressions[-id % 100 - 1]
                     found.append(DescribedColumn(n, _expression_name(expression.sql), expression.type))
-            yield Relation(self._derived.of("index", table.id, index.index_id), index.name, schema, "i", tuple(found),
-                           table=table, index=index)  # fmt: skip
+            oid = self._derived.of("index", table.id, index.index_id)
+            yield SqlRelation(oid, index.name, schema, "i", tuple(found), table=table, index=index)
 
     @cached_property
-    def by_name(self) -> dict[tuple[str, str], Relation]:
+    def by_name(self) -> dict[tuple[str, str], SqlRelation]:
         """Relations by schema and name."""
         return {(each.schema, each.name): each for each in self.relations.values()}
 
     @cached_property
-    def of_tables(self) -> dict[int, Relation]:
+    def of_tables(self) -> dict[int, SqlRelation]:
         """The relations of tables, by the ids of the tables."""
         return {each.table.id: each for each in self.relations.values() if each.kind == "r" and each.table is not None}
 
-    def indexes_of(self, table: Table) -> list[Relation]:
+    def indexes_of(self, table: Table) -> list[SqlRelation]:
         """The indexes of a table, that of its primary key first."""
         return self._table_indexes.get(table.id, [])
 
     @cached_property
-    def _table_indexes(self) -> dict[int, list[Relation]]:
-        found: dict[int, list[Relation]] = {}
+    def _table_indexes(self) -> dict[int, list[SqlRelation]]:
+        found: dict[int, list[SqlRelation]] = {}
         for each in self.relations.values():
             if each.kind == "i" and each.table is not None:
                 found.setdefault(each.table.id, []).append(each)
@@ -241,7 +241,7 @@ class DescribedDatabase:
         """The names of the columns in an expression."""
         return {name_of(each.this) for each in parse_expression(sql).find_all(exp.Column)}
 
-    def tables_in(self, view: ViewMeta) -> list[Relation]:
+    def tables_in(self, view: ViewMeta) -> list[SqlRelation]:
         """The relations that a view reads."""
         names = {(name_of(each.args.get("db")), name_of(each.this)) for each in query_of(view).find_all(exp.Table)}
         return [self.by_name[each] for each in sorted(names) if each in self.by_name]
@@ -269,7 +269,7 @@ class DescribedDatabase:
                 yield Constraint(oids.counted(foreign.object_id), foreign.name, "f", relation,
                                  self._referenced_index(foreign), foreign)  # fmt: skip
 
-    def _referenced_index(self, foreign: ForeignKeyMeta) -> Relation | None:
+    def _referenced_index(self, foreign: ForeignKeyMeta) -> SqlRelation | None:
         """The index of the table that a foreign key names which makes its columns unique."""
         parent = self.catalog.by_id.get(foreign.parent_id)
         if parent is None:

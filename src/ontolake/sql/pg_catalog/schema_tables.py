@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ontolake.sql.pg_catalog import builtin
-from ontolake.sql.pg_catalog.described import Constraint, DescribedColumn, DescribedDatabase, Relation
+from ontolake.sql.pg_catalog.described import Constraint, DescribedColumn, DescribedDatabase, SqlRelation
 from ontolake.sql.pg_catalog.tables import constraint_columns
 from ontolake.sql.types import Kind, Type
 
@@ -37,7 +37,7 @@ def tables(db: DescribedDatabase) -> Rows:
                "is_typed": "NO"}  # fmt: skip
 
 
-def _is_plain(relation: Relation) -> bool:
+def _is_plain(relation: SqlRelation) -> bool:
     """Whether rows can be written through a view: it shows rows of one table."""
     text = relation.view.sql.upper() if relation.view is not None else ""
     return not any(f" {word} " in text for word in ("GROUP BY", "JOIN", "UNION", "DISTINCT", "LIMIT", "HAVING"))
@@ -59,11 +59,11 @@ def columns(db: DescribedDatabase) -> Rows:
                    "dtd_identifier": str(n)}  # fmt: skip
 
 
-def _names(relation: Relation, db: DescribedDatabase) -> Row:
+def _names(relation: SqlRelation, db: DescribedDatabase) -> Row:
     return {"table_catalog": db.database, "table_schema": relation.schema, "table_name": relation.name}
 
 
-def _column(relation: Relation, column: DescribedColumn, db: DescribedDatabase) -> Row:
+def _column(relation: SqlRelation, column: DescribedColumn, db: DescribedDatabase) -> Row:
     type, meta = column.type, column.meta
     number = db.type_number(type)
     is_enum = type.kind == Kind.ENUM
@@ -143,7 +143,7 @@ def table_constraints(db: DescribedDatabase) -> Rows:
                        "enforced": "YES"}  # fmt: skip
 
 
-def _not_null_name(relation: Relation, column: DescribedColumn, db: DescribedDatabase) -> str:
+def _not_null_name(relation: SqlRelation, column: DescribedColumn, db: DescribedDatabase) -> str:
     return f"{db.schemas[relation.schema]}_{relation.oid}_{column.number}_not_null"
 
 
@@ -178,7 +178,7 @@ def _unique_place(each: Constraint, n: int, db: DescribedDatabase) -> int | None
     return ids.index(each.foreign.parent_column_ids[n - 1]) + 1
 
 
-def _used(each: Constraint, db: DescribedDatabase) -> tuple[Relation, list[int]]:
+def _used(each: Constraint, db: DescribedDatabase) -> tuple[SqlRelation, list[int]]:
     """The table and columns that a constraint is about: of a foreign key, those that it names."""
     if each.foreign is None:
         return each.relation, constraint_columns(each, db) or []

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from ontolake.sql.pg_catalog import builtin, oids
-from ontolake.sql.pg_catalog.described import Constraint, DescribedColumn, DescribedDatabase, Relation
+from ontolake.sql.pg_catalog.described import Constraint, DescribedColumn, DescribedDatabase, SqlRelation
 from ontolake.sql.types import Kind
 
 Row = dict[str, Any]
@@ -17,7 +17,7 @@ _HEAP, _BTREE, _DEFAULT_COLLATION = 2, 403, 100
 _COLLATED = (Kind.UTF8,)
 
 
-def _class(relation: Relation, db: DescribedDatabase) -> Row:
+def _class(relation: SqlRelation, db: DescribedDatabase) -> Row:
     table, is_table = relation.table, relation.kind == "r"
     checks = len(table.meta.checks) if is_table and table is not None else 0
     return {
@@ -72,7 +72,7 @@ def _builtin_types() -> dict[int, Mapping[str, Any]]:
     return {row["oid"]: row for row in builtin.rows("pg_type")}
 
 
-def _attribute(relation: Relation, column: DescribedColumn, db: DescribedDatabase) -> Row:
+def _attribute(relation: SqlRelation, column: DescribedColumn, db: DescribedDatabase) -> Row:
     number = db.type_number(column.type)
     return {**_ATTRIBUTE_DEFAULTS, **_type_parts(db, number.oid), "attrelid": relation.oid, "attname": column.name,
             "atttypid": number.oid, "atttypmod": number.typmod, "attnum": column.number,
@@ -135,7 +135,7 @@ def pg_enum(db: DescribedDatabase) -> Rows:
             yield {"oid": db.label_oid(enum, label), "enumtypid": oid, "enumsortorder": order, "enumlabel": label}
 
 
-def index_keys(relation: Relation, db: DescribedDatabase) -> list[int]:
+def index_keys(relation: SqlRelation, db: DescribedDatabase) -> list[int]:
     """The numbers of the columns of an index; 0 for an expression."""
     table = relation.table
     assert table is not None
@@ -169,7 +169,7 @@ def pg_index(db: DescribedDatabase) -> Rows:
         }  # fmt: skip
 
 
-def _marked(relation: Relation, what: str = "index") -> str:
+def _marked(relation: SqlRelation, what: str = "index") -> str:
     """What stands for an expression of an index: `pg_get_expr` reads it."""
     return f"{what} {relation.oid}"
 
@@ -192,7 +192,7 @@ def pg_attrdef(db: DescribedDatabase) -> Rows:
                        "adnum": column.number, "adbin": f"default {relation.oid} {column.number}"}  # fmt: skip
 
 
-def _numbers(relation: Relation, ids: tuple[int, ...]) -> list[int]:
+def _numbers(relation: SqlRelation, ids: tuple[int, ...]) -> list[int]:
     found = {column.meta.column_id: column.number for column in relation.columns if column.meta is not None}
     return [found[id] for id in ids if id in found]
 
