@@ -103,6 +103,8 @@ EXCHANGES: dict[str, list[list[bytes]]] = {
                 [query("COPY c FROM STDIN"), copy_data(b"4\tx\n"), copy_fail("no more")],
                 [query("COPY c FROM STDIN"), copy_data(b"x\tx\n"), COPY_DONE], [query("SELECT count(*) FROM c")],
                 [parse("COPY c FROM STDIN"), bind(), execute(), SYNC, copy_data(b"5\ty\n"), COPY_DONE, SYNC],
+                [parse("COPY c FROM STDIN"), bind(), execute(), SYNC, copy_data(b"x\ty\n"), COPY_DONE, SYNC],
+                [parse("COPY nope FROM STDIN"), bind(), execute(), SYNC],
                 [query("DROP TABLE c")]],
     "COPY out": [[query("COPY (SELECT id, name FROM item ORDER BY id) TO STDOUT")],
                  [query("COPY (SELECT id, name FROM item ORDER BY id) TO STDOUT (FORMAT csv, HEADER)")],

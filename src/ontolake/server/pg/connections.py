@@ -458,6 +458,8 @@ class PgConnection(asyncio.Protocol):
         elif isinstance(what, CopyIn):
             give_back()
             self._script = None
+            assert self.session is not None
+            self.session.has_taken_rows = True
             self._send(what.response)
             self._copying = (script, CopyInput(self._server.limits.stream))
             self._take = self._copied

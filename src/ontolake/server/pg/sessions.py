@@ -68,6 +68,8 @@ class WireSession:
         self.portals = Portals()
         self.is_skipping = False
         """Whether an error has happened, so that nothing counts until Sync."""
+        self.has_taken_rows = False
+        """Whether the client was to send rows."""
         self._principal = principal
         self._events = events
         self._is_implicit = False
@@ -85,6 +87,7 @@ class WireSession:
 
     def simple(self, sql: str) -> Script:
         """Run all statements of a text, as one transaction unless they say otherwise."""
+        self.has_taken_rows = False
         self.portals.portals.pop("", None)
         try:
             statements = parse(sql)
@@ -116,6 +119,7 @@ class WireSession:
 
     def extended(self, messages: Sequence[tuple[int, bytes]]) -> Script:
         """Answer messages up to a Sync, or those that are there."""
+        self.has_taken_rows = False
         for n, (kind, body) in enumerate(messages):
             if kind == SYNC:
                 yield self.sync()
@@ -123,13 +127,15 @@ class WireSession:
                 try:
                     if kind == EXECUTE:
                         alone = n + 1 < len(messages) and messages[n + 1][0] == SYNC
-                        if (yield from self._execute(*m.read_execute(body), alone=alone)):
-                            return  # the client was to send rows: a Sync that it sent before them does not count
+                        yield from self._execute(*m.read_execute(body), alone=alone)
                     else:
                         yield self._prepared(kind, body)
                 except Exception as error:
                     yield self.failed(error)
                     self.is_skipping = True
+                if self.has_taken_rows:  # a Sync that was sent before them does not count
+                    self.has_taken_rows = False
+                    return
 
     def _prepared(self, kind: int, body: bytes) -> bytes:
         """Answer any message but Execute and Sync."""
@@ -194,27 +200,25 @@ class WireSession:
         description = portal.statement.described(self.connection)
         return m.NO_DATA if description.columns is None else row_description(description.columns, portal.formats)
 
-    def _execute(self, name: str, limit: int, *, alone: bool) -> Generator[Event, Any, bool]:
-        """Run a portal. Returns whether the client was to send rows."""
+    def _execute(self, name: str, limit: int, *, alone: bool) -> Script:
         portal = self.portals.portal(name)
         wire = portal.statement
         if wire.statement is None:
             yield m.EMPTY_QUERY
-            return False
+            return
         self._check_state(wire.statement)
         if portal.is_done and portal.result is None:
             raise TransactionError(f"portal \"{name}\" cannot be run", sqlstate="55000")
         if wire.kind == "copy":
             portal.is_done = True
             yield from self._copy(wire.statement, wire)
-            return bool(wire.statement.options["into"])
+            return
         if portal.result is None:
             if not alone:
                 self._begin_implicit(wire.kind)
             portal.result = self.run(wire.statement, portal.params, wire)
             yield from self._take_notices()
         yield from self._rows(portal, limit)
-        return False
 
     def _rows(self, portal: Portal, limit: int) -> Iterator[bytes | memoryview]:
         """The rows of a portal that are left, or some of them."""
