@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
+from pg_client import RawClient
 from serving import PRINCIPALS
 
 from ontolake.server.handles import ServedStores
@@ -41,6 +42,14 @@ class PgServed(NamedTuple):
         """The connection URL of a database for a token, with its secret."""
         return self.server.url(database, user, f"{user}-secret")
 
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.server.port
+
+    def raw(self, database: str, user: str = "admin", **options: str) -> RawClient:
+        """A client of the test's own, for messages that no driver sends."""
+        return RawClient.connect(self.address, database, user, f"{user}-secret", **options)
+
     def connect(self, database: str, user: str = "admin", **options: Any) -> psycopg.Connection[Any]:
         """A connection of psycopg, which commits every statement unless told otherwise."""
         return psycopg.connect(self.url(database, user), **{"autocommit": True, **options})
@@ -48,11 +57,12 @@ class PgServed(NamedTuple):
 
 @contextmanager
 def pg_serving(
-    stores: Mapping[str, str], principals: tuple[Principal, ...] = (), options: PgOptions | None = None
-) -> Iterator[PgServed]:
-    """A server of the stores at URLs, by the names that it serves them under."""
+    stores: Mapping[str, str], principals: tuple[Principal, ...] = (), options: PgOptions | None = None,
+    readonly: Iterable[str] = (),
+) -> Iterator[PgServed]:  # fmt: skip
+    """A server of the stores at URLs, by the names that it serves them under; those in `readonly` are only read."""
     everyone = {f"{one.name}-secret": one for one in (*PRINCIPALS, *principals)}
-    served = ServedStores(stores)
+    served = ServedStores(stores, readonly=readonly)
     server = PgServer(served, KnownCredentials(everyone), options)
     try:
         with server.running():

@@ -19,7 +19,7 @@ from ontolake.server.rights import TokenScope, Touch
 from ontolake.sql.commands.temporary import is_temporary
 from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.history.conflict_table import is_target
-from ontolake.sql.syntax.statements import NotConstant, Parameters, ParsedStatement, bound, constant
+from ontolake.sql.syntax.statements import NotConstant, Parameters, ParsedStatement, bound, constant, given_value
 from ontolake.sql.write.sequences import calls_in
 
 READING = frozenset({"select", "explain", "show", "upkeep"})
@@ -165,6 +165,8 @@ class StatementUse:
         """A constant; None for an expression, which may have another value when it is run."""
         self.is_fixed = self.is_fixed and node.find(exp.Placeholder) is None
         try:
+            if isinstance(node, exp.Placeholder):
+                return given_value(node, self._params)
             return constant(bound(node, self._params))
         except (NotConstant, OntolakeError, LookupError, TypeError):
             return None
