@@ -37,6 +37,7 @@ CLIENTS = 16
 @contextmanager
 def ours(path: Path) -> Iterator[str]:
     """`onto pg` on a database; gives the URL that it prints."""
+    open_database(str(path)).close()
     command = [str(Path(sys.executable).with_name("onto")), "pg", str(path), "--port", "0"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
