@@ -92,11 +92,11 @@ def test_a_token_for_some_stores_and_branches_sees_no_others(history: tuple[PgSe
         assert ids(connection) == [1, 2, 3]
         connection.execute("INSERT INTO item VALUES (5)")
         connection.execute("DELETE FROM item WHERE id = 5")
-        for statement in ("SELECT * FROM onto_diff('main', 'try')", "SELECT * FROM onto_log('main')",
+        for statement in ("SELECT * FROM onto_diff('main', 'try', 'item')", "SELECT * FROM onto_log('main')",
                           "CALL onto_branch('other')", "CALL onto_merge('main')", "SELECT * FROM onto_branches()"):
             with pytest.raises(errors.InsufficientPrivilege):
                 connection.execute(statement)
-        for way in ("SELECT * FROM onto_log(%s)", "SELECT * FROM onto_diff(%s, 'try')"):
+        for way in ("SELECT * FROM onto_log(%s)", "SELECT * FROM onto_diff(%s, 'try', 'item')"):
             assert connection.execute(way, ("try",), prepare=True).fetchall() is not None
             with pytest.raises(errors.InsufficientPrivilege):
                 connection.execute(way, ("main",), prepare=True)
