@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ontolake.errors import OntolakeError
 from ontolake.server.pg.messages import BindMessage, check_formats
 from ontolake.server.pg.values import decode_parameter, result_columns, row_description
 from ontolake.sql import SqlConnection
@@ -72,7 +73,9 @@ class WireStatement:
             return self.oids
         try:
             return self.described(connection).parameters
-        except UnsupportedError:
+        except OntolakeError as error:  # what reads history cannot be described before its parameters are known
+            if isinstance(error, SqlError) and not isinstance(error, UnsupportedError):
+                raise
             count = 0 if self.statement is None else self.statement.parameter_count
             return (*self.oids, *[0] * (count - len(self.oids)))
 
