@@ -107,20 +107,39 @@ class RecordReader:
             ends = np.append(ends, limit)
         begins = begins[: len(ends)]
         used = 0 if not len(ends) else min(int(ends[-1]) + width, len(data))
-        lines = self._line + self._count_lines(buffer, begins)
-        records = self._fields(data, buffer, places, begins, ends, lines, marks[marks < used])
-        self._line += int(self._count_lines(buffer, np.array([used]))[0])
+        lines, behind = self._lines(data, buffer, begins, ends, used)
+        records = self._fields(data, places, kinds, begins, ends, lines, marks[marks < used])
+        self._line = behind
         return records, used
 
+    def _lines(
+        self, data: bytes, buffer: npt.NDArray[np.uint8], begins: Places, ends: Places, used: int
+    ) -> tuple[Places, int]:
+        """The lines that records begin on, and the one behind them."""
+        mark = b"\r" if self._eol == b"\r" else b"\n"
+        count = data.count(mark, 0, used)
+        if count in (len(ends), len(ends) - 1):  # the usual case: no record has more than one
+            return self._line + np.arange(len(ends)), self._line + count
+        return self._line + self._count_lines(buffer, begins), self._line + count
+
     def _fields(
-        self, data: bytes, buffer: npt.NDArray[np.uint8], places: Places, begins: Places, ends: Places, lines: Places,
+        self, data: bytes, places: Places, kinds: npt.NDArray[np.uint8], begins: Places, ends: Places, lines: Places,
         marks: Places,
     ) -> FileRecords:  # fmt: skip
-        delimiters = places[buffer[places] == self._options.delimiter[0]]
-        delimiters = delimiters[: np.searchsorted(delimiters, ends[-1] if len(ends) else 0)]
-        field_ends = np.sort(np.concatenate((delimiters, ends)))
-        field_starts = np.sort(np.concatenate((delimiters + 1, begins)))
-        counts = np.diff(np.searchsorted(delimiters, ends), prepend=0) + 1
+        """Fields end at delimiters and at the ends of records; the next one begins behind."""
+        if not len(ends):
+            return FileRecords(data, begins[:0], ends, ends, lines, marks)
+        delimiter, width = self._options.delimiter[0], max(len(self._eol), 1)
+        kept = (kinds == delimiter) | (kinds == (self._eol or b"\n")[0])
+        field_ends, is_end = places[kept], kinds[kept] != delimiter
+        known = int(np.searchsorted(field_ends, ends[-1], "right"))
+        field_ends, is_end = field_ends[:known], is_end[:known]
+        if not known or field_ends[-1] != ends[-1]:  # the last record, without an end of its line
+            field_ends, is_end = np.append(field_ends, ends[-1]), np.append(is_end, True)
+        field_starts = np.empty_like(field_ends)
+        field_starts[0] = begins[0]
+        field_starts[1:] = field_ends[:-1] + np.where(is_end[:-1], width, 1)
+        counts = np.diff(np.flatnonzero(is_end), prepend=-1)
         return FileRecords(data, field_starts, field_ends, counts, lines, marks)
 
     # what quotes and backslashes hide
