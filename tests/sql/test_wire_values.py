@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from ontolake.server.pg.values import decode_parameter, encode_rows, result_columns
 from ontolake.sql import Database, open_database
+from ontolake.sql.copy import binary_files
+from ontolake.sql.errors import SqlError
 from ontolake.sql.results import Result
 
 VALUES: dict[str, Sequence[str]] = {
@@ -158,3 +161,74 @@ def test_parameters_are_read_as_postgresql_reads_them(type: str, ours: Database,
             ours.execute("INSERT INTO t VALUES ($1, $2)", (number * 2 + format, given))
             back = ours.execute("SELECT v FROM t WHERE id = $1", (number * 2 + format,))
             assert fields(encode_rows(back)) == shown, (value, format, given)
+
+
+EVERY = {f"c{n}": type for n, type in enumerate(VALUES) if type != "mood[]"}
+"""Columns of all types but arrays of an enum, in which its oid stands."""
+
+
+def everything(run: Any) -> None:
+    """A table with values of every type, the lists of values repeated to one length, and NULLs."""
+    run("DROP TABLE IF EXISTS t")
+    run(f"CREATE TABLE t (id integer PRIMARY KEY, {', '.join(f'{name} {type}' for name, type in EVERY.items())})")
+    for n in range(20):
+        cells = [None if n == 7 else VALUES[type][n % len(VALUES[type])] for type in EVERY.values()]
+        run(f"INSERT INTO t VALUES ({n}, {', '.join(map(quoted, cells))})")
+
+
+def copied_out(server: psycopg.Connection[Any], sql: str) -> bytes:
+    with server.cursor() as cursor, cursor.copy(sql.encode()) as copy:
+        return b"".join(bytes(block) for block in copy)
+
+
+def test_binary_files_are_those_of_postgresql_and_come_back(ours: Database, postgres: psycopg.Connection[Any],
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """COPY in the binary format, byte by byte, and read in blocks that end anywhere."""
+    postgres.execute(MOOD.encode())
+    for run in (ours.execute, lambda sql: postgres.execute(sql.encode())):
+        everything(run)
+    wanted = copied_out(postgres, "COPY (SELECT * FROM t ORDER BY id) TO STDOUT (FORMAT binary)")
+    written = io.BytesIO()
+    assert ours.copy_to("SELECT * FROM t ORDER BY id", written, format="binary") == 20
+    assert written.getvalue() == wanted
+    for block in (7, 64, 8 << 20):
+        monkeypatch.setattr(binary_files, "BLOCK", block)
+        ours.execute("DELETE FROM t")
+        assert ours.copy_from("t", io.BytesIO(wanted), format="binary") == 20
+        again = io.BytesIO()
+        ours.copy_to("t", again, format="binary")
+        assert again.getvalue() == wanted
+    ours.execute("DELETE FROM t")
+    empty = io.BytesIO()
+    ours.copy_to("t", empty, format="binary")
+    assert empty.getvalue() == copied_out(postgres, "COPY (SELECT * FROM t WHERE id < 0) TO STDOUT (FORMAT binary)")
+
+
+HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+ROW = struct.pack(">hiiii", 2, 4, 1, 4, 5)
+WRONG = {
+    "no signature": (b"PGCOPY\n\xff\r\r\0" + bytes(8), "22P04"), "short head": (HEAD[:15], "22P04"),
+    "flags": (HEAD[:11] + struct.pack(">Ii", 1 << 16, 0), "22P04"), "fields": (HEAD + struct.pack(">h", 3), "22P04"),
+    "length": (HEAD + struct.pack(">hi", 2, -2), "22P04"), "ends early": (HEAD + ROW + ROW[:-2], "22P04"),
+    "behind the end": (HEAD + ROW + struct.pack(">h", -1) + b"x", "22P04"),
+    "short field": (HEAD + struct.pack(">hihii", 2, 2, 1, 4, 5), "08P01"),
+    "long field": (HEAD + struct.pack(">hiqii", 2, 8, 1, 4, 5), "22P03"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_broken_binary_files_change_nothing(what: str, ours: Database, postgres: psycopg.Connection[Any]) -> None:
+    """What PostgreSQL refuses is refused with the same SQLSTATE, and the row is named."""
+    data, state = WRONG[what]
+    ours.execute("DROP TABLE IF EXISTS t")
+    for run in (ours.execute, lambda sql: postgres.execute(sql.encode())):
+        run("CREATE TABLE t (id integer PRIMARY KEY, v integer)")
+    with pytest.raises(SqlError) as raised:
+        ours.copy_from("t", io.BytesIO(data), format="binary")
+    assert raised.value.sqlstate == state
+    assert str(raised.value.context).startswith("COPY t, line ")
+    assert ours.query("SELECT count(*) FROM t").column(0).to_pylist() == [0]
+    with pytest.raises(psycopg.Error) as refused, postgres.cursor() as cursor, \
+            cursor.copy("COPY t FROM STDIN (FORMAT binary)") as copy:  # fmt: skip
+        copy.write(data)
+    assert refused.value.sqlstate == state

@@ -35,6 +35,8 @@ class SqlError(ExecutionFailure):
         super().__init__(message, hint=hint)
         self.sqlstate = sqlstate or self.default_state
         self.position = position
+        self.context: str | None = None
+        """Where in data that is read something is wrong, as PostgreSQL says it: `COPY t, line 3, column a`."""
 
 
 class SqlSyntaxError(UsageFailure, SqlError, ValueError):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import IO, Any, NamedTuple, cast
 
 from ontolake.server.pg import messages as m
@@ -14,6 +13,9 @@ from ontolake.sql.syntax.statements import ParsedStatement
 
 _IN_MEMORY = 64 << 20
 """Bytes of a client that are kept in memory; more goes to a file."""
+
+
+_BLOCK = 1 << 18
 
 
 class CopyIn(NamedTuple):
@@ -29,13 +31,38 @@ def copy(connection: SqlConnection, statement: ParsedStatement) -> Generator[byt
     if statement.options["into"]:
         data = yield CopyIn(m.copy_response(b"G", binary=binary, columns=columns))
         return connection.run(_with_source(statement, data), ()).count
-    target = io.BytesIO()
-    count = connection.run(_with_source(statement, target), ()).count
-    yield m.copy_response(b"H", binary=binary, columns=columns)
-    for line in target.getvalue().splitlines(keepends=True):
-        yield m.message(b"d", line)
+    with CopyOutput() as target:
+        count = connection.run(_with_source(statement, target), ()).count
+        yield m.copy_response(b"H", binary=binary, columns=columns)
+        yield from target.blocks()
     yield m.COPY_DONE
     return count
+
+
+class CopyOutput:
+    """The rows that a client gets, each a CopyData message: in memory, and in a file when they are many."""
+
+    tag = b"d"
+    """The letter of the message that COPY makes of each row."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+
+    def __enter__(self) -> CopyOutput:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Take messages."""
+        return self._file.write(data)
+
+    def blocks(self) -> Iterator[bytes]:
+        """All messages, in blocks."""
+        self._file.seek(0)
+        while block := self._file.read(_BLOCK):
+            yield block
 
 
 def _with_source(statement: ParsedStatement, source: Any) -> ParsedStatement:

@@ -69,6 +69,8 @@ def _known_fields(error: Any) -> dict[str, str]:
     found = {}
     if (position := getattr(error, "position", None)) is not None:
         found["P"] = str(position)
+    if isinstance(context := getattr(error, "context", None), str):
+        found["W"] = context
     if isinstance(table := getattr(error, "table", None), str):
         *schema, name = table.split(".")
         found["t"] = name

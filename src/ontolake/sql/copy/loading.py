@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from ontolake import faults
 from ontolake.sql import cancellation
 from ontolake.sql.catalog.coercion import READ_FROM_TEXT, coerced
 from ontolake.sql.catalog.records import ColumnMeta, Table
+from ontolake.sql.copy.binary_files import TupleReader
 from ontolake.sql.copy.options import CopyOptions
 from ontolake.sql.copy.records import FileRecords, RecordReader
 from ontolake.sql.copy.values import FieldColumns, at_line, check_header, located, texts_of, typed, wrong_width
@@ -39,7 +41,7 @@ class TableLoader:
     ) -> None:  # fmt: skip
         """Raises `UnsupportedError` for a condition with a subquery."""
         self._session, self._transaction = session, transaction
-        self._table, self._columns = table, columns
+        self._table, self.columns = table, columns
         self._numbers = Numbers(session, transaction)
         self._where = None if where is None else _condition(where, table)
         self.count = 0
@@ -47,7 +49,27 @@ class TableLoader:
 
     def load_records(self, reader: RecordReader, options: CopyOptions, name: str) -> None:
         """Insert the records of a file. Raises `SqlError` that names the file and line."""
-        fields = FieldColumns.of([column.name for column in self._columns], self._table.by_name, options)
+        with self._named():
+            self._load_records(reader, options, name)
+
+    def load_tuples(self, reader: TupleReader, name: str) -> None:
+        """Insert the tuples of a binary file. Raises `SqlError` that names the file and row."""
+        with self._named():
+            for rows, arrays in reader:
+                self._add(f"{name}, line", rows, arrays)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Have errors say which table the data was for."""
+        try:
+            yield
+        except SqlError as error:
+            if error.context is not None and error.context.startswith("COPY, "):
+                error.context = f"COPY {self._table.name}, {error.context.removeprefix('COPY, ')}"
+            raise
+
+    def _load_records(self, reader: RecordReader, options: CopyOptions, name: str) -> None:
+        fields = FieldColumns.of([column.name for column in self.columns], self._table.by_name, options)
         is_first = options.header
         for records in reader:
             if is_first:
@@ -70,7 +92,7 @@ class TableLoader:
 
     def _typed(self, name: str, records: FileRecords, fields: FieldColumns) -> list[pa.Array]:
         return [located(f"{name}, line", records.lines, column.name, _reading(column, texts))
-                for column, texts in zip(self._columns, texts_of(name, records, fields), strict=False)]  # fmt: skip
+                for column, texts in zip(self.columns, texts_of(name, records, fields), strict=False)]  # fmt: skip
 
     def load_arrow(self, batches: Iterable[pa.RecordBatch], name: str) -> None:
         """Insert Arrow rows, by the names of columns. Raises `SqlError` that names the row."""
@@ -80,13 +102,13 @@ class TableLoader:
             rows = np.arange(done + 1, done + batch.num_rows + 1)
             done += batch.num_rows
             self._add(place, rows, [located(place, rows, column.name, _coercion(column, batch.column(column.name)))
-                                    for column in self._columns])  # fmt: skip
+                                    for column in self.columns])  # fmt: skip
 
     def _add(self, place: str, lines: Lines, given: Sequence[pa.Array]) -> None:
         cancellation.check()
         if not len(lines):
             return
-        known = {column.column_id: values for column, values in zip(self._columns, given, strict=True)}
+        known = {column.column_id: values for column, values in zip(self.columns, given, strict=True)}
         columns = [known[column.column_id] if column.column_id in known
                    else defaults.values(column, len(lines), self._numbers)
                    for column in self._table.columns]  # fmt: skip

@@ -33,6 +33,7 @@ class CopyOptions:
     """How a file is written. Characters are bytes, since PostgreSQL takes only those of one byte."""
 
     is_csv: bool
+    is_binary: bool
     header: bool
     checks_header: bool
     delimiter: bytes
@@ -51,17 +52,19 @@ def read_options(given: Mapping[str, Any], *, into: bool) -> CopyOptions:
         if name not in _KNOWN:
             raise SqlSyntaxError(f"COPY has no option {name}", hint=nearest(name, _KNOWN))
     kind = str(given.get("format", "text")).lower()
-    if kind == "binary":
-        raise UnsupportedError("COPY in the binary format is not supported", hint="use csv, text or Arrow data")
-    if kind not in ("text", "csv"):
-        raise SqlError(f"{kind!r} is not a format of COPY", sqlstate="22023", hint="use csv or text")
+    if kind not in ("text", "csv", "binary"):
+        raise SqlError(f"{kind!r} is not a format of COPY", sqlstate="22023", hint="use csv, text or binary")
+    for name in ("delimiter", "null") if kind == "binary" else ():
+        if name in given:
+            raise SqlSyntaxError(f"{name.upper()} cannot be used with the binary format of COPY")
     is_csv = kind == "csv"
     if "freeze" in given:
         _boolean("freeze", given["freeze"])
     header, checks = _header(given.get("header", False), into=into)
     quote = _character("quote", given.get("quote", '"'))
     found = CopyOptions(
-        is_csv, header, checks, _character("delimiter", given.get("delimiter", "," if is_csv else "\t")),
+        is_csv, kind == "binary", header, checks,
+        _character("delimiter", given.get("delimiter", "," if is_csv else "\t")),
         _text("null", given.get("null", "" if is_csv else "\\N")).encode(), quote,
         _character("escape", given["escape"]) if "escape" in given else quote,
         _columns(given, "force_quote"), _columns(given, "force_null"), _columns(given, "force_not_null"),
@@ -71,6 +74,8 @@ def read_options(given: Mapping[str, Any], *, into: bool) -> CopyOptions:
 
 
 def _check(options: CopyOptions, given: Mapping[str, Any], into: bool) -> None:
+    if options.is_binary and options.header:
+        raise UnsupportedError("HEADER cannot be used with the binary format of COPY")
     if options.delimiter in b"\r\n":
         raise SqlError("the delimiter of COPY cannot be the end of a line", sqlstate="22023")
     if any(each in options.null for each in (b"\r", b"\n")):

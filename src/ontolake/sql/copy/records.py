@@ -46,7 +46,9 @@ class FileRecords:
 
 
 def bad_format(name: str, line: int, why: str) -> DataError:
-    return DataError(f"{name}, line {line}: {why}", sqlstate="22P04")
+    error = DataError(f"{name}, line {line}: {why}", sqlstate="22P04")
+    error.context = f"COPY, line {line}"
+    return error
 
 
 class RecordReader:

@@ -97,7 +97,7 @@ def writing(target: Any) -> Iterator[Callable[[bytes], object]]:
                 with suppress(OSError):
                     part.unlink()
     elif isinstance(target, io.TextIOBase):
-        yield lambda data: target.write(data.decode())
+        yield lambda data: target.write(bytes(data).decode())
     elif hasattr(target, "write"):
         yield target.write
     else:

@@ -180,17 +180,18 @@ def _unescaped(raw: bytes) -> bytes:
 
 def _decoded(name: str, records: FileRecords, column: str, values: pa.Array) -> pa.Array:
     """Bytes as text. Raises `DataError` (22021)."""
-    def attempt(count: int) -> pa.Array:
-        some = values.slice(0, count)
-        if pc.any(pc.match_substring(some, b"\0")).as_py():
-            raise DataError("text cannot have the character 0", sqlstate="22021")
-        try:
-            return some.cast(pa.string())
-        except pa.ArrowInvalid as error:
-            raise DataError("there are bytes that are not UTF-8", sqlstate="22021",
-                            hint="say which ENCODING the file has") from error
+    return located(f"{name}, line", records.lines, column, lambda count: as_strings(values.slice(0, count)))
 
-    return located(f"{name}, line", records.lines, column, attempt)
+
+def as_strings(values: pa.Array) -> pa.Array:
+    """Bytes as text. Raises `DataError` (22021)."""
+    if pc.any(pc.match_substring(values, b"\0")).as_py():
+        raise DataError("text cannot have the character 0", sqlstate="22021")
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise DataError("there are bytes that are not UTF-8", sqlstate="22021",
+                        hint="say which ENCODING the file has") from error
 
 
 # values of columns
@@ -217,7 +218,9 @@ def located(
 
 def at_line(error: SqlError, place: str, column: str | None = None) -> SqlError:
     """The same error, which names the file and line."""
-    error.message = f"{place}{f', column {column}' if column else ''}: {error.message}"
+    where = f"{place}{f', column {column}' if column else ''}"
+    error.context = "COPY, " + where.partition(", ")[2]
+    error.message = f"{where}: {error.message}"
     error.args = (error.message,)
     return error
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ontolake.sql.catalog.records import ColumnMeta, SqlCatalog, Table
 from ontolake.sql.copy import output, sources
+from ontolake.sql.copy.binary_files import TupleReader
 from ontolake.sql.copy.loading import TableLoader
 from ontolake.sql.copy.options import CopyOptions, read_options
 from ontolake.sql.copy.records import RecordReader
@@ -18,6 +19,7 @@ from ontolake.sql.plan.access import AccessPath
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.commands import TokenReader
 from ontolake.sql.syntax.statements import Parameters, ParsedStatement, bound, parse_one
+from ontolake.sql.types import TEXT, Type, from_arrow
 
 if TYPE_CHECKING:
     from ontolake.sql.database import Database
@@ -104,7 +106,10 @@ def _load(db: Database, statement: ParsedStatement, params: Parameters, options:
             loader.load_arrow(batches, "the Arrow data")
             return loader.count
         with sources.reading(source, options.encoding) as read:
-            loader.load_records(RecordReader(read, options, name), options, name)
+            if options.is_binary:
+                loader.load_tuples(TupleReader(read, loader.columns, name), name)
+            else:
+                loader.load_records(RecordReader(read, options, name), options, name)
         return loader.count
 
 
@@ -129,23 +134,24 @@ def _write(db: Database, statement: ParsedStatement, params: Parameters, options
         if statement.inner.kind != "select":
             raise UnsupportedError("COPY of a statement other than a query is not supported",
                                    hint="run it with RETURNING, and write the rows that it gives")
-        table = db.run(statement.inner, params).typed()
-        return _written(table.column_names, table.to_batches(), options, target)
+        result = db.run(statement.inner, params)
+        table = result.typed()
+        types = result.types or [from_arrow(type) or TEXT for type in table.schema.types]
+        return _written(table.column_names, types, table.to_batches(), options, target)
     with db.session.reading():
         found = _table(db, statement, db.session.catalog())
         columns = _columns(found, statement.options["columns"])
         access = AccessPath("full scan", found, None, [found.span], frozenset())
-        return _written([column.name for column in columns], scans.read(db.session.keyspace, access, columns), options,
-                        target)  # fmt: skip
+        return _written([column.name for column in columns], [column.type for column in columns],
+                        scans.read(db.session.keyspace, access, columns), options, target)  # fmt: skip
 
 
 def _written(
-    names: Sequence[str], batches: Iterable[pa.RecordBatch], options: CopyOptions, target: Any
+    names: Sequence[str], types: Sequence[Type], batches: Iterable[pa.RecordBatch], options: CopyOptions, target: Any
 ) -> int:
-    formatter = output.RowFormatter(names, options)
+    tag = getattr(target, "tag", b"")
+    formatter = output.TupleFormatter(types, tag) if options.is_binary else output.RowFormatter(names, options, tag)
     with sources.writing(target) as put:
-        if options.header:
-            put(formatter.header())
         return output.write(batches, formatter, put)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.sql.encodings.decimals import decimal_digits, numeric_digits
-from ontolake.sql.encodings.texts import fixed_column, text_column
+from ontolake.sql.encodings.texts import fixed_column, offsets_of, text_column
 from ontolake.sql.keyspace.columns import numbers, storage_of
 from ontolake.sql.types import Kind, Type, from_arrow
 from ontolake.sql.types.moments import EVER, FIRST_DAY, FOREVER
@@ -41,7 +41,7 @@ def binary_column(column: pa.Array, type: Type | None = None) -> pa.Array | Bloc
 
 
 def _block(values: npt.NDArray[Any], dtype: Any) -> Block:
-    return np.ascontiguousarray(values.astype(dtype)).view(np.uint8).reshape(len(values), -1)
+    return np.ascontiguousarray(values.astype(dtype)).view(np.uint8).reshape(len(values), np.dtype(dtype).itemsize)
 
 
 def _integers(type: Type, column: pa.Array) -> Block:
@@ -69,7 +69,7 @@ def _spans(type: Type, column: pa.Array) -> Block:
     found = np.empty(len(given), _SPAN)
     for name in ("months", "days", "microseconds"):
         found[name] = given[name]
-    return found.view(np.uint8).reshape(len(given), -1)
+    return found.view(np.uint8).reshape(len(given), _SPAN.itemsize)
 
 
 def _texts(type: Type, column: pa.Array) -> pa.Array:
@@ -93,8 +93,8 @@ def _arrays(type: Type, column: pa.Array) -> pa.Array:
     missing = np.asarray(values.is_null())
     framed = pc.binary_join_element_wise(lengths_column(items, missing), items, b"", null_handling="replace",
                                          null_replacement=b"")  # fmt: skip
-    ends = np.frombuffer(framed.buffers()[1], np.int32)[framed.offset :]
-    bodies = pa.Array.from_buffers(pa.binary(), len(column), [None, pa.py_buffer(ends[offsets]), framed.buffers()[2]])
+    ends, data = offsets_of(framed)[offsets], framed.buffers()[2] or pa.py_buffer(b"")
+    bodies = pa.Array.from_buffers(pa.binary(), len(column), [None, pa.py_buffer(ends), data])
     counts, nulls = np.diff(offsets), np.diff(np.concatenate([[0], np.cumsum(missing)])[offsets])
     heads = _array_heads(counts, nulls > 0, type_oid(type.item))
     found = pc.binary_join_element_wise(heads, bodies, b"")
@@ -113,8 +113,7 @@ def _array_heads(counts: npt.NDArray[Any], flags: npt.NDArray[Any], oid: int) ->
 
 def lengths_column(column: pa.Array, missing: npt.NDArray[np.bool_]) -> pa.Array:
     """The lengths of values in four bytes, -1 for NULL, as a column of bytes."""
-    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-    lengths = np.diff(offsets).astype(">i4")
+    lengths = np.diff(offsets_of(column)).astype(">i4")
     lengths[missing] = -1
     return fixed_column(lengths.view(np.uint8).reshape(-1, 4))
 

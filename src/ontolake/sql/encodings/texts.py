@@ -147,10 +147,17 @@ def fixed_column(block: npt.NDArray[np.uint8], like: pa.Array | None = None) -> 
     return pc.if_else(like.is_valid(), found, pa.scalar(None, pa.binary()))
 
 
+def offsets_of(column: pa.Array) -> npt.NDArray[np.int32]:
+    """Where the values of a column of bytes or text begin in its data, and where the last one ends."""
+    if not len(column):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+
+
 def _bytes(type: Type, column: pa.Array) -> pa.Array:
     if column.offset or column.type != pa.binary():
         column = pa.concat_arrays([column.cast(pa.binary())])
-    offsets = np.frombuffer(column.buffers()[1] or b"\0\0\0\0", np.int32)[: len(column) + 1]
+    offsets = offsets_of(column)
     raw = np.frombuffer(column.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
     if 2 * len(raw) >= 2**31:
         return _one_by_one(type, column)

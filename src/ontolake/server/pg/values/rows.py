@@ -6,22 +6,17 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ontolake.server.pg.values.codecs import codec_for
 from ontolake.sql.descriptions import ColumnDescription
-from ontolake.sql.encodings.binaries import Block, binary_column, lengths_column
 from ontolake.sql.encodings.single_values import Writer
-from ontolake.sql.encodings.texts import fixed_column, text_column
+from ontolake.sql.encodings.texts import text_column
+from ontolake.sql.encodings.tuples import ROWS, tuple_block
 from ontolake.sql.results import Result
-from ontolake.sql.types import TEXT, TIMESTAMP, TIMESTAMPTZ, Kind, Type, from_arrow
+from ontolake.sql.types import TEXT, Kind, Type, from_arrow
 from ontolake.sql.types.oids import builtin_type, type_oid
 
-ROWS = 16_384
-"""Rows that are written at a time."""
 _NULL = b"\xff\xff\xff\xff"
 _HEAD = struct.Struct(">cih")
 _LENGTH = struct.Struct(">i")
@@ -85,7 +80,7 @@ def row_blocks(
         types = [from_arrow(arrow) or TEXT for arrow in table.schema.types]
     for batch in table.to_batches(max_chunksize=ROWS):
         if batch.num_rows:
-            yield _many_rows(batch, types, wanted)
+            yield tuple_block(batch, types, wanted, b"D")
 
 
 def _as_described(table: pa.Table, oids: Sequence[int]) -> pa.Table:
@@ -122,62 +117,3 @@ def _few_rows(rows: Sequence[Sequence[Any]], writers: Sequence[Writer]) -> bytes
         parts[0] = _HEAD.pack(b"D", size, len(writers))
         found += parts
     return b"".join(found)
-
-
-def _many_rows(batch: pa.RecordBatch, types: Sequence[Type], formats: Sequence[int]) -> bytes | memoryview:
-    columns = [_encoded(*each) for each in zip(batch.columns, types, formats, strict=True)]
-    if not columns:
-        return b"".join([_HEAD.pack(b"D", 6, 0)] * batch.num_rows)
-    missing = [np.asarray(column.is_null()) if column.null_count else None for column in batch.columns]
-    blocks = [column for column in columns if isinstance(column, np.ndarray)]
-    if len(blocks) == len(columns) and all(each is None for each in missing):
-        return _fixed_rows(blocks)
-    return _joined_rows(columns, missing, batch.num_rows)
-
-
-def _encoded(column: pa.Array, type: Type, format: int) -> pa.Array | Block:
-    if type.kind == Kind.TIMESTAMP_NS:  # which no client knows
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-        type = TIMESTAMPTZ if type.zoned else TIMESTAMP
-    if format:
-        return binary_column(column, type)
-    return text_column(column, type).cast(pa.binary())
-
-
-def _fixed_rows(columns: Sequence[Block]) -> memoryview:
-    """Rows that all have the same width and no NULL."""
-    count, width = len(columns[0]), 7 + sum(4 + column.shape[1] for column in columns)
-    rows = np.empty((count, width), np.uint8)
-    rows[:, :7] = np.frombuffer(_HEAD.pack(b"D", width - 1, len(columns)), np.uint8)
-    at = 7
-    for column in columns:
-        size = column.shape[1]
-        rows[:, at : at + 4] = np.frombuffer(_LENGTH.pack(size), np.uint8)
-        rows[:, at + 4 : at + 4 + size] = column
-        at += 4 + size
-    return rows.reshape(-1).data
-
-
-def _joined_rows(
-    columns: Sequence[pa.Array | Block], missing: Sequence[npt.NDArray[np.bool_] | None], count: int
-) -> memoryview:
-    """Rows put together from the lengths and values of columns."""
-    parts = []
-    sizes = np.full(count, 6 + 4 * len(columns), np.int64)
-    for column, gone in zip(columns, missing, strict=True):
-        values = column if isinstance(column, pa.Array) else fixed_column(column)
-        absent = np.zeros(count, np.bool_) if gone is None else gone
-        if gone is not None and not values.null_count:  # blocks have something where there is NULL
-            values = pc.if_else(pa.array(~gone), values, pa.scalar(None, pa.binary()))
-        lengths = lengths_column(values, absent)
-        sizes += np.maximum(np.frombuffer(lengths.buffers()[2], ">i4"), 0)
-        parts += [lengths, values]
-    heads = np.empty((count, 7), np.uint8)
-    heads[:, 0] = ord("D")
-    heads[:, 1:5] = sizes.astype(">i4").view(np.uint8).reshape(-1, 4)
-    heads[:, 5:7] = np.frombuffer(struct.pack(">h", len(columns)), np.uint8)
-    joined = pc.binary_join_element_wise(fixed_column(heads), *parts, b"", null_handling="replace",
-                                         null_replacement=b"")  # fmt: skip
-    ends = np.frombuffer(joined.buffers()[1], np.int32)
-    first, last = int(ends[joined.offset]), int(ends[joined.offset + count])
-    return memoryview(joined.buffers()[2])[first:last]
