@@ -3,7 +3,7 @@
 `open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module, whose connections have
 `shared_databases`, and `sqlalchemy/` a dialect of SQLAlchemy.
 
-`database` runs statements and gives `results`, `descriptions` says what they take and give; `naming` what
+`database` runs statements and gives `results`, or `row_streams` of queries, `descriptions` says what they take and give; `naming` what
 names mean; `types` are those of columns.
 `sessions` gives each thread one of `transactions`, which has `connections`; a `sql_connection` (by `connecting`) has
 one of its own and belongs to no thread; `transaction_state` is what a transaction has done, `validation` whether it may
@@ -40,6 +40,7 @@ with needs("sql", "ontolake.sql"):
         UnsupportedError,
     )
     from ontolake.sql.results import Result
+    from ontolake.sql.row_streams import RowStream
     from ontolake.sql.sql_connection import SqlConnection
 
 ConstraintError = ConstraintViolation
@@ -57,6 +58,7 @@ __all__ = [
     "LayoutError",
     "NotNullError",
     "Result",
+    "RowStream",
     "SerializationError",
     "SqlConnection",
     "SqlError",

@@ -15,7 +15,7 @@ from ontolake import urls
 from ontolake.errors import Invalid, NotFound
 from ontolake.history import Damage, Garbage, Ref
 from ontolake.history.names import MAIN
-from ontolake.sql import connecting, descriptions, maintenance, row_changes
+from ontolake.sql import connecting, descriptions, maintenance, row_changes, row_streams
 from ontolake.sql.cancellation import RunningStatements, Timeouts, settings_of
 from ontolake.sql.catalog.column_cache import default_room
 from ontolake.sql.catalog.records import SqlCatalog, Table
@@ -220,6 +220,16 @@ class Database(VersionedTables):
                 raise TransactionError("the past cannot be written to", sqlstate="25006")
             return self.run(statement, params).arrow()
         return self.run(statement, params, as_of).arrow()
+
+    stream = row_streams.stream
+
+    def read_batches(
+        self, statement: ParsedStatement, params: Parameters, as_of: Version | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a query in batches, as long as the open transaction lasts. Raises `SqlError`."""
+        with self._session.reading():
+            at = None if as_of is None else self._version(as_of)
+            return self._plan(statement, at).batches(self._session, params)
 
     def explain(self, sql: str, params: Parameters = (), *, analyze: bool = False, as_of: Version | None = None) -> str:
         """How a query would be answered: by which keys, and what is left for DuckDB. Raises `SqlError`."""

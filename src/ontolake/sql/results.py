@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from ontolake.sql.keyspace.columns import stored_array, stored_list
 from ontolake.sql.types import JSON, TIMESTAMPS, Kind, Type, from_arrow, is_system
 
+BATCH = 65_536
+"""Rows of a batch, at most."""
 _LOADED = frozenset({Kind.NUMERIC, Kind.INTERVAL, Kind.JSON, Kind.JSONB, Kind.UUID, Kind.ARRAY, Kind.ENUM})
 """Kinds whose values Arrow does not turn into what callers get."""
 
@@ -52,6 +54,13 @@ class Result:
             arrays = [stored_array(type, [row[n] for row in rows]) for n, type in enumerate(self._types)]
             self._table = pa.Table.from_arrays(arrays, names=self.columns) if arrays else pa.table({})
         return self._table
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The same as `typed` in batches, at least one. `Database.stream` gives them as they are read."""
+        table = self.typed()
+        return iter(table.to_batches(max_chunksize=BATCH) or [pa.RecordBatch.from_arrays(
+            [pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+             for column in table.columns], schema=table.schema)])  # fmt: skip
 
     def stored(self) -> Sequence[Sequence[Any]] | None:
         """The rows in their stored forms, if they are few and came straight from keys."""

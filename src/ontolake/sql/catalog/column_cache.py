@@ -127,22 +127,35 @@ class ColumnCache:
             chunks = None if kept is None else list(kept.chunks)
             if chunks is not None:
                 self._use(chunks, wanted)
-                found = [{each: chunk.arrays[each] for each in wanted if chunk.has(each)} for chunk in chunks]
+                found = [{each: [chunk.arrays[each]] for each in wanted if chunk.has(each)} for chunk in chunks]
         if kept is None or chunks is None:  # an older state is read than the one that is kept
             chunks, found = [_Chunk(table.span)], [{}]
         jobs = [n for n, arrays in enumerate(found) if len(arrays) < len(set(wanted))]
         reader = _Reader(session, table, where[1])
         rest = [column.wanted for column in table.columns] if kept is not None and self.size < self.room // 2 else []
+        owners: list[tuple[int, Sequence[_Chunk]]] = []
         for n, pieces in reader.read([_job(chunks[n], [each for each in dict.fromkeys(wanted) if each not in found[n]],
                                            rest) for n in jobs], jobs):  # fmt: skip
             self.is_new = True
             self.decoded += sum(chunk.rows or 0 for chunk in pieces) * len(pieces[0].arrays)
-            found[n] |= {each: pa.concat_arrays([piece.arrays[each] for piece in pieces]) if len(pieces) > 1
-                         else pieces[0].arrays[each] for each in pieces[0].arrays}  # fmt: skip
+            found[n] |= {each: [piece.arrays[each] for piece in pieces] for each in pieces[0].arrays}
             if kept is not None:
-                self._put(where, kept, version, chunks[n], pieces)
-        arrays = [pa.chunked_array([each[one] for each in found], one.type.arrow) for one in wanted]
+                owners.append((n, self._put(where, kept, version, chunks[n], pieces)))
+                if self.on_disk:
+                    self._exchange(owners, found)
+        arrays = [pa.chunked_array([array for each in found for array in each[one]], one.type.arrow) for one in wanted]
         return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+    def _exchange(
+        self, owners: Iterable[tuple[int, Sequence[_Chunk]]], found: list[dict[Wanted, list[pa.Array]]]
+    ) -> None:
+        """Go on with what has been mapped from a file meanwhile, so that it need not stay in memory."""
+        with self._lock:
+            for n, chunks in owners:
+                for wanted, arrays in found[n].items():
+                    if len(arrays) == len(chunks):
+                        found[n][wanted] = [chunk.arrays.get(wanted, array)
+                                            for chunk, array in zip(chunks, arrays, strict=True)]  # fmt: skip
 
     def known(self, session: SqlSession, table: Table, columns: Sequence[ColumnMeta]) -> list[list[pa.Array]] | None:
         """All rows of some columns of now, by chunks, if none has to be decoded for it. Inside a transaction."""
@@ -227,11 +240,16 @@ class ColumnCache:
                 chunk.forget()
         kept.version = version
 
-    def _put(self, where: Where, kept: _Kept, version: int, chunk: _Chunk, pieces: Sequence[_Chunk]) -> None:
-        """Keep what was read of a chunk, which may have become several, unless somebody has written meanwhile."""
+    def _put(
+        self, where: Where, kept: _Kept, version: int, chunk: _Chunk, pieces: Sequence[_Chunk]
+    ) -> Sequence[_Chunk]:  # fmt: skip
+        """Keep what was read of a chunk, which may have become several, unless somebody has written meanwhile.
+
+        Returns the chunks that have it now.
+        """
         with self._lock:
             if self._kept.get(where) is not kept or kept.version != version or chunk not in kept.chunks:
-                return
+                return pieces
             if not chunk.arrays and chunk.saved is None and len(pieces) > 1:
                 place = kept.chunks.index(chunk)
                 kept.chunks[place : place + 1] = pieces
@@ -240,12 +258,13 @@ class ColumnCache:
                 chunk.arrays |= pieces[0].arrays
                 pieces = [chunk]
             else:
-                return
+                return pieces
             for piece in pieces:
                 for wanted, array in piece.arrays.items():
                     self._hold(piece, wanted, array.nbytes, 0)
             if self.size > self.room:
                 self._spill()
+            return pieces
 
     # what is in memory, and what on disk
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
@@ -24,6 +24,8 @@ Keys = Mapping[str, Sequence[str]]
 """The columns of tables that make a row unique, by the names of the tables."""
 Enums = Mapping[str, Type]
 """Enums by their names."""
+_ROWS = 65_536
+"""Rows of a batch of an answer, at most."""
 
 
 def compiled(
@@ -62,6 +64,47 @@ def run(
             if TOO_LARGE not in error.message or scale == QUOTIENT_SCALES[-1]:
                 raise
     raise AssertionError("a statement was compiled with the last scale")
+
+
+def streamed(
+    tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None = None, enums: Enums | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a query without parameters over tables, in batches, at least one. Raises `SqlError`."""
+    readable = {name: readable_table(table) for name, table in tables.items()}
+    queries = []
+    for scale in (QUOTIENT_SCALES[0], QUOTIENT_SCALES[-1]):
+        with with_quotient_scale(scale):
+            queries.append(compiled(tree, readable, keys, enums))
+    if queries[0].sql != queries[1].sql:  # how many digits there are is known when all rows are
+        found = run(tree, tables, keys, enums)
+        yield from found.to_batches() or [empty_batch(found.schema)]
+        return
+    with connections.connection() as connection:
+        count = 0
+        try:
+            for name, table in readable.items():
+                connection.register(name, table.arrow)
+            reader = connection.sql(queries[0].sql).to_arrow_reader(_ROWS)
+            while (batch := next(reader, None)) is not None:
+                for each in answer_table(pa.Table.from_batches([batch]), queries[0].outputs).to_batches():
+                    count += 1
+                    yield each
+            if not count:
+                yield empty_batch(answer_table(pa.Table.from_batches([], reader.schema), queries[0].outputs).schema)
+        except (GeneratorExit, SqlError):
+            raise
+        except Exception as error:
+            raise translated(error) from error
+        finally:
+            for name in tables:
+                connection.unregister(name)
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows of a schema. Arrow does not make empty arrays of every type by itself."""
+    arrays = [pa.ExtensionArray.from_storage(type, pa.array([], type.storage_type))
+              if isinstance(type, pa.BaseExtensionType) else pa.array([], type) for type in schema.types]  # fmt: skip
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _executed(sql: str, tables: Mapping[str, ReadableTable]) -> pa.Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,7 @@ from ontolake.sql.executor.names import output_name
 from ontolake.sql.executor.scopes import Output
 from ontolake.sql.keyspace import keys
 from ontolake.sql.keyspace.rows import decode_row
-from ontolake.sql.plan import access, execution, joins, scans
+from ontolake.sql.plan import access, execution, joins, scans, streams
 from ontolake.sql.plan.access import AccessPath
 from ontolake.sql.plan.compiled_statements import CompiledStatements
 from ontolake.sql.plan.conditions import (
@@ -164,6 +165,36 @@ class QueryPlan:
 
     def _run(self, session: SqlSession, parameters: Parameters, *, keep: bool) -> Result:
         chosen = [self._choose(session, source, parameters) for source in self.sources]
+        found = self._by_keys(session, chosen, parameters)
+        if found is not None:
+            return found
+        return _result(execution.run(self._tree, self._tables(session, chosen, keep, parameters), self._keys,
+                                     self._enums(session.catalog), parameters, self._compiled))  # fmt: skip
+
+    def batches(self, session: SqlSession, parameters: Parameters) -> Iterator[pa.RecordBatch]:
+        """The same in batches, at least one, with types as in `Result.typed`. Inside a transaction that lasts until all
+        are read: no more is in memory than it takes."""
+        chosen = [self._choose(session, source, parameters) for source in self.sources]
+        window, source = self._window, self.sources[0] if self.sources else None
+        if window is not None and source is not None and chosen[0].keys is None:
+            limit, offset = window.rows(parameters)
+            if self._direct is not None and self._is_direct(chosen[0], session.keyspace, limit):
+                return streams.direct(session, source, chosen[0], self._direct, (limit, offset))
+            if limit is None and not offset and (
+                    not window.ordered or self._in_key_order(chosen[0], session.keyspace, None)):  # fmt: skip
+                answer = partial(execution.run, self._tree, keys=self._keys, enums=self._enums(session.catalog),
+                                 parameters=parameters, kept=self._compiled)  # fmt: skip
+                found = streams.by_rows(session, source, chosen[0], answer)
+                if found is not None:
+                    return found
+        few = self._by_keys(session, chosen, parameters)
+        if few is not None:
+            return few.batches()
+        return execution.streamed(self.bound(parameters), self._tables(session, chosen, True, parameters), self._keys,
+                                  self._enums(session.catalog))  # fmt: skip
+
+    def _by_keys(self, session: SqlSession, chosen: Sequence[AccessPath], parameters: Parameters) -> Result | None:
+        """The answer, if no more than a few rows are needed for it, or what an access finds."""
         if self._window is not None:
             limit, offset = self._window.rows(parameters)
             if self._is_direct(chosen[0], session.keyspace, limit):
@@ -172,12 +203,14 @@ class QueryPlan:
                 return _result(self._run_window(session, chosen[0], limit, offset, parameters))
         if self._counted is not None and chosen[0].answered >= self._parts:
             return self._counted.run(session, self.sources[0], chosen[0])
-        if self._small is not None and (few := self._small.run(session, chosen, parameters)) is not None:
-            return few
+        return None if self._small is None else self._small.run(session, chosen, parameters)
+
+    def _tables(
+        self, session: SqlSession, chosen: Sequence[AccessPath], keep: bool, parameters: Parameters
+    ) -> dict[str, pa.Table]:
+        """What the executor works on."""
         keep = keep and session.columns.room > 0 and not (session.transaction and session.transaction.dirty)
-        tables = {**self._read(session, chosen, keep, parameters), **self._given}
-        return _result(execution.run(self._tree, tables, self._keys, self._enums(session.catalog), parameters,
-                                     self._compiled))  # fmt: skip
+        return {**self._read(session, chosen, keep, parameters), **self._given}
 
     def _is_direct(self, chosen: AccessPath, keyspace: Keyspace, limit: int | None) -> bool:
         """Whether the rows that an access finds, or the first of them, are the answer in the order that it has."""
