@@ -3,8 +3,8 @@
 `open_database(url)` gives a `Database`; `ontolake.sql.dbapi` the same as a DB-API 2.0 module, whose connections have
 `shared_databases`, and `sqlalchemy/` a dialect of SQLAlchemy.
 
-`database` runs statements and gives `results`, or `row_streams` of queries, `descriptions` says what they take and give; `naming` what
-names mean; `types` are those of columns.
+`database` runs statements and gives `results`, or `row_streams` of queries, `descriptions` says what they take and
+give; `naming` what names mean; `types` are those of columns.
 `sessions` gives each thread one of `transactions`, which has `connections`; a `sql_connection` (by `connecting`) has
 one of its own and belongs to no thread; `transaction_state` is what a transaction has done, `validation` whether it may
 commit, `writer_queue` who may write next, `cancellation` ends statements, and `failures` turns SQLite's errors into
