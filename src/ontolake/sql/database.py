@@ -223,14 +223,6 @@ class Database(VersionedTables):
 
     stream = row_streams.stream
 
-    def read_batches(
-        self, statement: ParsedStatement, params: Parameters, as_of: Version | None
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows of a query in batches, as long as the open transaction lasts. Raises `SqlError`."""
-        with self._session.reading():
-            at = None if as_of is None else self._version(as_of)
-            return self._plan(statement, at).batches(self._session, params)
-
     def explain(self, sql: str, params: Parameters = (), *, analyze: bool = False, as_of: Version | None = None) -> str:
         """How a query would be answered: by which keys, and what is left for DuckDB. Raises `SqlError`."""
         return "\n".join(self._explain(parse_one(sql), params, {"analyze": True} if analyze else {}, as_of))

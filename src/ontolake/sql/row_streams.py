@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ontolake.sql.database import Database, Version
     from ontolake.sql.sql_connection import SqlConnection
 
-_BEGIN, _END = "BEGIN READ ONLY", "ROLLBACK"
+_BEGIN = "BEGIN READ ONLY"
 
 
 class RowStream:
@@ -123,7 +123,10 @@ def stream(self: Database, sql: str, params: Parameters = (), *, as_of: Version 
     connection = self.connect()
     try:
         connection.execute(_BEGIN)
-        batches = connection.read_batches(statement, params, as_of)
+        session = connection.session
+        with session.reading():
+            at = None if as_of is None else connection._version(as_of)
+            batches = connection._plan(statement, at).batches(session, params)
         return RowStream(batches, connection, self._commands.settings.seconds("statement_timeout"))
     except BaseException:
         connection.close()
