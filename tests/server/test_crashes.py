@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ import urllib3
 from serving import ServerProcess
 from waiting import wait_for
 
-from ontolake import sql
+from ontolake import Entity, Field, Session, sql
 from ontolake.documents import open_space
+from ontolake.ontology.typed_store import TypedStore
 
 ROUNDS = int(os.environ.get("ONTO_SERVER_KILLS", "5"))
 WRITERS = 32
@@ -77,6 +79,32 @@ def _shop(folder: Path) -> str:
     return url
 
 
+class Entry(Entity):
+    name: Field[str] = Field(primary_key=True)
+
+
+def _typed(folder: Path) -> str:
+    url = str(folder / "typed.db")
+    with Session(url, entity_types=[Entry]) as session:
+        session.ensure(Entry(name="first"))
+    return url
+
+
+def _row(row: str, count: int) -> object:
+    return {"name": row}
+
+
+def _insertions(url: str) -> Counter[str]:
+    """How often each row of the typed store was inserted or changed."""
+    with TypedStore(url, classes=[Entry]) as store:
+        return Counter(change.key for change in store.changes(0))
+
+
+_WAYS: Sequence[tuple[str, Callable[[str, int], object]]] = (
+    ("/stores/shop/sql", _insert), ("/stores/typed/rows?table=entity%2FEntry&mode=insert", _row),
+    ("/stores/notes/documents/transact", _transact))  # fmt: skip
+
+
 def _entries(url: str) -> Counter[str]:
     with sql.open_database(url, readonly=True) as database:
         return Counter(database.query("SELECT name FROM entry").column("name").to_pylist())
@@ -85,21 +113,20 @@ def _entries(url: str) -> Counter[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600 + 20 * ROUNDS)
 def test_a_killed_server_has_kept_every_acknowledged_commit_once(tmp_path: Path) -> None:
-    shop = _shop(tmp_path)
+    shop, typed = _shop(tmp_path), _typed(tmp_path)
     open_space(f"{tmp_path}/", "notes").close()
-    rows: list[str] = []
-    documents: list[str] = []
+    acknowledged: tuple[list[str], ...] = ([], [], [])
+    rows, entities, documents = acknowledged
     for round in range(ROUNDS):
-        with ServerProcess(tmp_path, shop, str(tmp_path / "notes.sqlite")) as server:
-            writes_rows = round % 3 != 2
-            path = "/stores/shop/sql" if writes_rows else "/stores/notes/documents/transact"
-            writers = Writers(server, round, path, _insert if writes_rows else _transact)
+        with ServerProcess(tmp_path, shop, typed, str(tmp_path / "notes.sqlite")) as server:
+            path, body = _WAYS[round % 3]
+            writers = Writers(server, round, path, body)
             writers.wait_for(20 + 13 * (round % 12))
             server.kill()
-            (rows if writes_rows else documents).extend(writers.end())
-        stored = _entries(shop)
-        assert {row: stored[row] for row in rows if stored[row] != 1} == {}
-        assert [row for row, count in stored.items() if count > 1] == []
+            acknowledged[round % 3].extend(writers.end())
+        for stored, written in ((_entries(shop), rows), (_insertions(typed), entities)):
+            assert {row: stored[row] for row in written if stored[row] != 1} == {}
+            assert [row for row, count in stored.items() if count > 1] == []
         with open_space(f"{tmp_path}/", "notes", readonly=True) as space:
             assert {id for id in documents if len(list(space.history(id))) != 1} == set()
 
@@ -119,8 +146,13 @@ def test_a_server_that_is_asked_to_end_finishes_what_is_under_way(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_second_server_reads_says_who_writes_and_takes_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["file", "bucket"])
+def test_a_second_server_reads_says_who_writes_and_takes_over(
+    tmp_path: Path, place: str, request: pytest.FixtureRequest
+) -> None:
     url = f"file://{tmp_path}/shared.db"
+    if place == "bucket":
+        url = f"{request.getfixturevalue('seaweed_url')}/{secrets.token_hex(6)}/shared"
     with sql.open_database(url) as database:
         database.execute("CREATE TABLE entry (name TEXT)")
     folders = [tmp_path / "first", tmp_path / "second"]
