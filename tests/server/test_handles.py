@@ -7,11 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from serving import serving
 
 from ontolake import sql
 from ontolake.documents import Set, open_space
+from ontolake.errors import OntolakeError
 from ontolake.model import Entity, Field
 from ontolake.ontology import Session
+from ontolake.ontology.errors import QueryError
 from ontolake.server.handles import ServedStore
 from ontolake.server.problems import RefusedError
 
@@ -107,3 +110,31 @@ def test_requests_share_handles_of_sql_tables(tables: ServedStore) -> None:
     with tables.writing() as first, tables.writing() as second:
         assert first is second
     tables.close()
+
+
+def test_errors_do_not_say_where_the_server_has_a_store(tmp_path: Path) -> None:
+    url = str(tmp_path / "shop.db")
+    with Session(url, entity_types=[Item]) as session:
+        session.ensure(Item(id="a", name="cup"))
+    served = ServedStore("shop", url)
+    with pytest.raises(QueryError) as unknown, served.reading() as store:
+        store.find("None")
+    assert "in 'shop'" in str(unknown.value)
+    assert str(tmp_path) not in f"{unknown.value} {vars(unknown.value)} {unknown.value.args}"
+    served.close()
+    Path(url).write_bytes(b"damaged" * 1000)
+    with pytest.raises(OntolakeError) as damaged, served.reading():
+        pass
+    assert str(tmp_path) not in f"{damaged.value} {vars(damaged.value)} {damaged.value.args}"
+
+
+def test_the_author_of_branches_of_documents_is_the_token(tmp_path: Path) -> None:
+    open_space(f"{tmp_path}/", "notes").close()
+    with serving({"notes": str(tmp_path / "notes.sqlite")}) as served:
+        assert served.call("POST", "/stores/notes/branches", token="writer", json={"name": "try/x"}).status == 201
+        assert served.call("DELETE", "/stores/notes/branches/try/x", token="admin").status == 204
+        sent = {"name": "try", "sessionId": "s", "localSeq": 1}
+        assert served.call("POST", "/stores/notes/memory/branch/create", token="merger", json=sent).status == 201
+    with open_space(f"{tmp_path}/", "notes", readonly=True) as space:
+        authors = {commit.author for name in ("try/x", "try") for commit in space.commits(branch=name)}
+    assert authors == {"writer", "admin", "merger"}

@@ -20,7 +20,7 @@ from ontolake.server.limits import LimitedBody
 from ontolake.server.memory import RestWatch
 from ontolake.server.origins import security_headers
 from ontolake.server.problems import MEDIA_TYPE, Problem, RefusedError, problem_of
-from ontolake.server.routes import EXCHANGE
+from ontolake.server.routes import ABORT, EXCHANGE
 
 if TYPE_CHECKING:
     from ontolake.server.app import StoreServer
@@ -109,8 +109,12 @@ class Exchanges:
                 if any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers):
                     follows = True
                     self._follow(exchange)
-            async with asyncio.timeout(limits.idle_seconds):
-                await send(message)
+            try:
+                async with asyncio.timeout(limits.idle_seconds):
+                    await send(message)
+            except TimeoutError:  # the client takes no more of the answer: what it still lacks is not kept for it
+                scope.get(ABORT, _nothing)()
+                raise
 
         metrics.in_flight.inc()
         try:

@@ -13,6 +13,7 @@ deleted or renamed, is left to those who use it and opened anew for all others.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ from ontolake.history.names import MAIN
 from ontolake.history.refs import Ref
 from ontolake.server.problems import RefusedError
 from ontolake.server.rights import Principal
-from ontolake.urls import Place
+from ontolake.urls import Location, Place
 
 T = TypeVar("T")
 _IDLE = 32
@@ -87,6 +88,7 @@ class ServedStore:
         self.writes = writes
         self.found = stores.find(url)
         self.found.check_model()
+        self._places = _places(self.found.site.location)
         self._kept: dict[_Use, list[_Handle]] = {}
         self._lock = threading.Lock()
         self._epoch = 0
@@ -229,6 +231,28 @@ class ServedStore:
 
     @contextmanager
     def _using(self, use: _Use) -> Iterator[Any]:
+        with self._unplaced(), self._held(use) as store:
+            yield store
+
+    @contextmanager
+    def _unplaced(self) -> Iterator[None]:
+        """Errors name the store as clients know it, not where the server has it."""
+        try:
+            yield
+        except OntolakeError as error:
+            for name, value in vars(error).items():
+                if isinstance(value, str):
+                    setattr(error, name, self._without_places(value))
+            error.args = tuple(self._without_places(one) if isinstance(one, str) else one for one in error.args)
+            raise
+
+    def _without_places(self, text: str) -> str:
+        for place in self._places:
+            text = text.replace(place, self.name)
+        return text
+
+    @contextmanager
+    def _held(self, use: _Use) -> Iterator[Any]:
         handle = self._take(use)
         failed = False
         try:
@@ -380,6 +404,14 @@ class ServedStores:
     def close(self) -> None:
         for store in self:
             store.close()
+
+
+def _places(location: Location) -> list[str]:
+    """The ways in which errors may say where a store is, longest first."""
+    found = {location.url, location.base_url}
+    if location.place in (Place.SQLITE, Place.PAGE_FILE, Place.DIRECTORY):
+        found |= {location.path, os.path.abspath(location.path), os.path.realpath(location.path)}
+    return sorted({one.rstrip("/") for one in found if "/" in one.rstrip("/") or "." in one}, key=len, reverse=True)
 
 
 def _branch_names(store: Any) -> list[str]:

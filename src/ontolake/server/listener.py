@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ontolake.errors import Invalid, StorageError
 from ontolake.server.limits import Limits
+from ontolake.server.routes import ABORT
 from ontolake.server.sync.transport import DroppableWebSocket
 
 _HEADERS = 64 * 1024
@@ -150,6 +151,7 @@ class _PatientProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
         self._in_headers, self._header_bytes = True, 0
         self._await_headers()
 

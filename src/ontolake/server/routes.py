@@ -38,6 +38,9 @@ API = "/api/v1"
 EXCHANGE = "ontolake.exchange"
 """Where the exchange of a request is in its ASGI scope."""
 
+ABORT = "ontolake.abort"
+"""Where the function that drops the connection of a request is in its ASGI scope."""
+
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 

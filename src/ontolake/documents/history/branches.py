@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -66,12 +66,13 @@ class SpaceBranches:
 
     def create(
         self, name: str, *, at: int | str | Ref | None = None, parent: str | None = None,
-        session_id: str | None = None, local_seq: int | None = None,
+        session_id: str | None = None, local_seq: int | None = None, author: str | None = None,
     ) -> Branch[int]:  # fmt: skip
         """Start a branch from `parent`, by default the first one, as it was `at` a seq, its head unless given; or at
         a reference, from the branch that it names. Copies nothing.
 
-        `session_id` and `local_seq` make a retry safe, as with `transact`. Raises `BranchExistsError` if a branch of
+        `session_id` and `local_seq` make a retry safe, as with `transact`; without an `author` the session is that of
+        the commit. Raises `BranchExistsError` if a branch of
         this name lives, `BranchNameError` if none can be called so, `UnknownBranchError` if there is no such
         parent, `BranchPointError` if the parent never was at `at`.
         """
@@ -98,10 +99,13 @@ class SpaceBranches:
             connection.execute(_INSERT, (line, origin, head if at is None else at, seq))
             reach("documents: branch created")
 
-        self._commit("branch/create", name, {"parent": parent, "atSeq": at}, find, change, session_id, local_seq)
+        self._commit(_Command("branch/create", name, {"parent": parent, "atSeq": at}, author), find, change,
+                     session_id, local_seq)  # fmt: skip
         return self.get(name)
 
-    def delete(self, name: str, *, session_id: str | None = None, local_seq: int | None = None) -> None:
+    def delete(
+        self, name: str, *, session_id: str | None = None, local_seq: int | None = None, author: str | None = None
+    ) -> None:  # fmt: skip
         """Give a branch up, softly.
 
         Raises `BranchNameError` for the first one, `UnknownBranchError`, `ProtectedBranchError`.
@@ -115,7 +119,7 @@ class SpaceBranches:
             reach("documents: branch deleted")
 
         check_branch_text(name)
-        self._commit("branch/delete", name, {}, find, change, session_id, local_seq)
+        self._commit(_Command("branch/delete", name, {}, author), find, change, session_id, local_seq)
 
     def plan_delete(self, name: str) -> Branch[int]:
         """The branch that `delete` would give up. Writes nothing, and raises what `delete` would."""
@@ -217,25 +221,35 @@ class SpaceBranches:
         return request
 
     def _commit(
-        self, command: str, name: str, details: dict[str, Any], find: Callable[[apsw.Connection, int], str],
+        self, command: _Command, find: Callable[[apsw.Connection, int], str],
         change: Callable[[apsw.Connection, int, str], None], session_id: str | None, local_seq: int | None,
     ) -> None:  # fmt: skip
         """Make `change` of the line that `find` gives one commit, unless this very request has been made before."""
         session, number = self._request(session_id, local_seq)
-        payload: Document = {"localSeq": number, "command": command, "name": name, **details}
+        said = commits.NO_REMARKS if command.author is None else commits.remarks(None, command.author)
+        payload: Document = {"localSeq": number, "command": command.name, "name": command.branch, **command.details}
         original = codec.encode(payload)
         with self._database.write as connection:
             repeated = row(connection, _REPEATED, (session, number))
             if repeated is not None:
-                check_repeated(connection, repeated[0], name, original)
+                check_repeated(connection, repeated[0], command.branch, original)
                 return
             seq = self._database.last_seq() + 1
             line = find(connection, seq)
-            decided = commits.resolution(seq, ())
+            decided = commits.resolution(seq, (), said=said)
             connection.execute(commits.INSERT, (seq, line, session, number, original, decided, None))
             change(connection, seq, line)
         reach("documents: branch committed")
         self._database.announce()
+
+
+class _Command(NamedTuple):
+    """What is done to a branch, as its commit says it."""
+
+    name: str
+    branch: str
+    details: dict[str, Any]
+    author: str | None
 
 
 def _row(connection: apsw.Connection, line: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ontolake import stores
 from ontolake.history import Ref, UnknownBranchError
 from ontolake.server.answers import FORMS, answer, branch_name, named_branch, named_tag
 from ontolake.server.api.stores import reads_something
@@ -77,7 +78,13 @@ def create_branch(call: Call) -> Any:
     """Create a branch."""
     body: BranchIn = call.body
     with call.store.writing() as store:
-        return answer(call, named_branch(store.branches.create(body.name, at=body.at, parent=body.parent)), 201)
+        made = store.branches.create(body.name, at=body.at, parent=body.parent, **_signed(call))
+        return answer(call, named_branch(made), 201)
+
+
+def _signed(call: Call) -> dict[str, Any]:
+    """The author, where creating or deleting a branch is a commit."""
+    return {"author": call.principal.name} if call.store.model is stores.DOCUMENTS else {}
 
 
 def _deletes(call: Call) -> Iterable[Touch]:
@@ -89,7 +96,7 @@ def _deletes(call: Call) -> Iterable[Touch]:
 def delete_branch(call: Call) -> Any:
     """Delete a branch."""
     with call.store.writing() as store:
-        store.branches.delete(call.path["name"])
+        store.branches.delete(call.path["name"], **_signed(call))
     return answer(call, None, 204)
 
 

@@ -193,14 +193,14 @@ def creation_touches(store: ServedStore, branch: BranchCreation) -> list[Touch]:
     return [touched(TokenScope.WRITE, branch.name), Touch(TokenScope.READ, source)]
 
 
-def create_branch(store: ServedStore, sent: BranchCreation) -> BranchAnswer:
+def create_branch(store: ServedStore, sent: BranchCreation, principal: Principal) -> BranchAnswer:
     """Create a branch. Raises what `SpaceBranches.create` raises."""
     if sent.at is not None and sent.at_seq is not None:
         raise RefusedError(422, "a branch starts at atSeq or at a reference, not at both")
     with store.writing() as space:
         session_id, local_seq = _request(space, sent)
         made = space.branches.create(sent.name, at=sent.at if sent.at_seq is None else sent.at_seq, parent=sent.parent,
-                                     session_id=session_id, local_seq=local_seq)
+                                     session_id=session_id, local_seq=local_seq, author=principal.name)
     return BranchAnswer.of(made)
 
 
@@ -208,7 +208,7 @@ def create_branch(store: ServedStore, sent: BranchCreation) -> BranchAnswer:
        tag="documents", touches=lambda call: creation_touches(call.store, call.body))
 def memory_branch_create(call: Call) -> Any:
     """Create a branch of a space, as a commit."""
-    return Reply(create_branch(call.store, call.body), 201)
+    return Reply(create_branch(call.store, call.body, call.principal), 201)
 
 
 def deletion_touches(store: ServedStore, branch: BranchDeletion) -> list[Touch]:
@@ -217,11 +217,11 @@ def deletion_touches(store: ServedStore, branch: BranchDeletion) -> list[Touch]:
     return [touched(TokenScope.WRITE, branch.name)]
 
 
-def delete_branch(store: ServedStore, sent: BranchDeletion) -> DeletedBranch:
+def delete_branch(store: ServedStore, sent: BranchDeletion, principal: Principal) -> DeletedBranch:
     """Delete a branch. Raises what `SpaceBranches.delete` raises."""
     with store.writing() as space:
         session_id, local_seq = _request(space, sent)
-        space.branches.delete(sent.name, session_id=session_id, local_seq=local_seq)
+        space.branches.delete(sent.name, session_id=session_id, local_seq=local_seq, author=principal.name)
     return DeletedBranch(sent.name)
 
 
@@ -229,4 +229,4 @@ def delete_branch(store: ServedStore, sent: BranchDeletion) -> DeletedBranch:
        tag="documents", touches=lambda call: deletion_touches(call.store, call.body))
 def memory_branch_delete(call: Call) -> Any:
     """Give a branch of a space up, as a commit; what was on it can still be read."""
-    return delete_branch(call.store, call.body)
+    return delete_branch(call.store, call.body, call.principal)

@@ -285,7 +285,7 @@ class SyncConnection:
         for touch in await self._server.run(documents.creation_touches, self._store, branch):
             check(principal, self._store.name, touch)
         async with self._turn:
-            made = await self._server.run(documents.create_branch, self._store, branch, changes=True)
+            made = await self._server.run(documents.create_branch, self._store, branch, principal, changes=True)
             await self._respond(message.id, made)
 
     async def _delete_branch(self, message: messages.DeleteBranch) -> None:
@@ -294,7 +294,7 @@ class SyncConnection:
         for touch in documents.deletion_touches(self._store, branch):
             check(principal, self._store.name, touch)
         async with self._turn:
-            gone = await self._server.run(documents.delete_branch, self._store, branch, changes=True)
+            gone = await self._server.run(documents.delete_branch, self._store, branch, principal, changes=True)
             await self._respond(message.id, gone)
 
     async def _read(self, message: messages.ReadDocuments) -> None:
