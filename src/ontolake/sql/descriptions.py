@@ -105,6 +105,8 @@ class TypeNumbers:
 
     def of(self, type: PgType) -> tuple[int, int, int]:
         """The oid, the size and the modifier of a type."""
+        if type.name in oids.VECTORS:
+            return oids.BY_NAME[type.name].oid, -1, -1
         item = type.element if type.is_array else type
         if item.name in self._enums:
             oid = oids.type_oid(self._enums[item.name])

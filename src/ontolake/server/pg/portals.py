@@ -9,7 +9,7 @@ from ontolake.errors import OntolakeError
 from ontolake.server.pg.messages import BindMessage, check_formats
 from ontolake.server.pg.values import decode_parameter, result_columns, row_description
 from ontolake.sql import SqlConnection
-from ontolake.sql.descriptions import StatementDescription
+from ontolake.sql.descriptions import ColumnDescription, StatementDescription
 from ontolake.sql.errors import DuplicateNameError, SqlError, UnknownNameError, UnsupportedError
 from ontolake.sql.results import Result
 from ontolake.sql.syntax.statements import ParsedStatement
@@ -64,6 +64,11 @@ class WireStatement:
         return self._description
 
     @property
+    def columns(self) -> Sequence[ColumnDescription] | None:
+        """The columns that the client was told of, if it was."""
+        return None if self._description is None else self._description.columns
+
+    @property
     def is_described(self) -> bool:
         return self._description is not None
 
@@ -85,7 +90,10 @@ class WireStatement:
         known = self._row_description
         if known is not None and known[0] is result.columns and known[1] == formats:
             return known[2]
-        found = row_description(result_columns(result), formats)
+        told = self.columns  # what rows are written as, too
+        if told is None or len(told) != len(result.columns):
+            told = result_columns(result)
+        found = row_description(told, formats)
         self._row_description = (result.columns, formats, found)
         return found
 

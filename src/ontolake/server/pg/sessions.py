@@ -232,7 +232,7 @@ class WireSession:
         left = result.count - portal.at
         count = min(limit, left) if limit > 0 else left
         if count:
-            yield from row_blocks(result, portal.formats, portal.at, count)
+            yield from row_blocks(result, portal.formats, portal.at, count, portal.statement.columns)
         portal.at += count
         if 0 < limit == count:
             yield m.PORTAL_SUSPENDED
@@ -296,7 +296,7 @@ class WireSession:
         if result is None or result.count > 100 or portal.at or not result.columns:
             return None
         portal.at = result.count
-        return encode_rows(result, portal.formats) + m.command_complete(result.status)
+        return encode_rows(result, portal.formats, columns=portal.statement.columns) + m.command_complete(result.status)
 
     def _is_point(self, portal: Portal) -> bool:
         """Run a query that takes one look at a key. Returns whether it is one, and its answer is there."""

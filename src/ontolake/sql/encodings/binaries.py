@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from ontolake.sql.encodings.decimals import decimal_digits, numeric_digits
 from ontolake.sql.encodings.texts import fixed_column, offsets_of, text_column
 from ontolake.sql.keyspace.columns import numbers, storage_of
-from ontolake.sql.types import Kind, Type, from_arrow
+from ontolake.sql.types import Kind, Type, from_arrow, is_system
 from ontolake.sql.types.moments import EVER, FIRST_DAY, FOREVER
-from ontolake.sql.types.oids import type_oid
+from ontolake.sql.types.oids import arrow_numbers, type_oid
 
 EPOCH_DAYS = 10_957
 EPOCH = EPOCH_DAYS * 86_400_000_000
@@ -96,7 +96,8 @@ def _arrays(type: Type, column: pa.Array) -> pa.Array:
     ends, data = offsets_of(framed)[offsets], framed.buffers()[2] or pa.py_buffer(b"")
     bodies = pa.Array.from_buffers(pa.binary(), len(column), [None, pa.py_buffer(ends), data])
     counts, nulls = np.diff(offsets), np.diff(np.concatenate([[0], np.cumsum(missing)])[offsets])
-    heads = _array_heads(counts, nulls > 0, type_oid(type.item))
+    oid = arrow_numbers(values.type)[0] if is_system(values.type) else type_oid(type.item)
+    heads = _array_heads(counts, nulls > 0, oid)
     found = pc.binary_join_element_wise(heads, bodies, b"")
     return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.binary())) if column.null_count else found
 

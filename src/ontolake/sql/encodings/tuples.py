@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ontolake.sql.encodings.binaries import Block, binary_column, lengths_column
+from ontolake.sql.encodings.system_values import system_column
 from ontolake.sql.encodings.texts import fixed_column, offsets_of, text_column
-from ontolake.sql.types import TIMESTAMP, TIMESTAMPTZ, Kind, Type
+from ontolake.sql.types import TIMESTAMP, TIMESTAMPTZ, Kind, Type, is_system
 
 ROWS = 16_384
 """Rows that are written at a time."""
@@ -41,6 +42,8 @@ def _head(tag: bytes, size: int, count: int) -> bytes:
 
 
 def _encoded(column: pa.Array, type: Type, format: int) -> pa.Array | Block:
+    if is_system(column.type):
+        return system_column(column, format)
     if type.kind == Kind.TIMESTAMP_NS:  # which no client knows
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
         type = TIMESTAMPTZ if type.zoned else TIMESTAMP

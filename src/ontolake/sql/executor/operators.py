@@ -106,8 +106,9 @@ def alike(operator: str, left: TypedSql, right: TypedSql) -> tuple[TypedSql, Typ
     one, other = left.type, right.type
     if one.name == other.name == "unknown":
         return casts.converted(left, TEXT), casts.converted(right, TEXT)
-    if "unknown" in (one.name, other.name) and "bpchar" in (one.name, other.name):
-        parameter_types.expect(left if one.name == "unknown" else right, PgType("bpchar"))
+    for kept in ("bpchar", "name"):  # which a parameter beside them is, too, though they are compared as text
+        if "unknown" in (one.name, other.name) and kept in (one.name, other.name):
+            parameter_types.expect(left if one.name == "unknown" else right, PgType(kept))
     if one.name == "unknown":
         return _read_as(_unpadded(left, other), _comparable(right)), _comparable(right)
     if other.name == "unknown":

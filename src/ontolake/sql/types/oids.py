@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from ontolake.sql.types import kinds
 from ontolake.sql.types.kinds import TIMESTAMPS, Kind, Type
+from ontolake.sql.types.names import from_arrow, is_system
 
 
 class BuiltinType(NamedTuple):
@@ -37,6 +40,8 @@ BUILTINS = tuple(BuiltinType(*each) for each in (
 BY_NAME = {each.name: each for each in BUILTINS}
 BY_OID = {each.oid: each for each in BUILTINS}
 BY_ARRAY_OID = {each.array_oid: each for each in BUILTINS if each.array_oid}
+VECTORS = {"int2vector": "int2", "oidvector": "oid"}
+"""Arrays of system tables, whose elements are counted from 0."""
 FIRST = 16384
 """PostgreSQL gives lower numbers to what is built in. An enum has this and its number in our catalog."""
 _FIRST_ARRAY = 1 << 29
@@ -98,6 +103,17 @@ def type_modifier(type: Type) -> int:
     if type.scale and type.kind == Kind.INTERVAL:
         return (0x7FFF << 16) | (6 - type.scale)
     return 6 - type.scale if type.scale else -1
+
+
+def arrow_numbers(arrow: pa.DataType) -> tuple[int, int, int]:
+    """The oid, size and modifier of a column of an answer by its Arrow type."""
+    if is_system(arrow):
+        found = BY_NAME.get(arrow.type_name, BY_NAME["text"])
+        return found.oid, found.size, -1
+    if pa.types.is_list(arrow) and is_system(arrow.value_type):
+        return BY_NAME.get(arrow.value_type.type_name, BY_NAME["text"]).array_oid, -1, -1
+    type = from_arrow(arrow) or kinds.TEXT
+    return type_oid(type), type_size(type), type_modifier(type)
 
 
 def builtin_type(oid: int) -> Type | None:

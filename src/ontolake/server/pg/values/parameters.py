@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ontolake.sql.encodings.decimals import wrong_bytes
 from ontolake.sql.encodings.single_values import read_binary, text_from
 from ontolake.sql.errors import SqlError, UnsupportedError
 from ontolake.sql.types import Kind, Stored, Type
-from ontolake.sql.types.oids import builtin_type
+from ontolake.sql.types.oids import BUILTINS, builtin_type
 
+_NUMBERS = frozenset(each.oid for each in BUILTINS if each.name in ("oid", "xid") or each.name.startswith("reg"))
 _AS_TEXT = (Kind.INTERVAL, Kind.JSON, Kind.JSONB)
 
 
@@ -26,6 +28,10 @@ def decode_parameter(oid: int, format: int, data: bytes | None, type: Type | Non
         return text if type is None else _value(type, type.store(text))
     if format != 1:
         raise SqlError(f"{format} is not a format of parameters", sqlstate="08P01", hint="0 is text, 1 is binary")
+    if oid in _NUMBERS:
+        if len(data) != 4:
+            raise wrong_bytes("oid")
+        return int.from_bytes(data, "big")
     if type is None:
         if oid in (0, 705):
             return text_from(data)

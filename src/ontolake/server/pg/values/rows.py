@@ -14,8 +14,8 @@ from ontolake.sql.encodings.single_values import Writer
 from ontolake.sql.encodings.texts import text_column
 from ontolake.sql.encodings.tuples import ROWS, tuple_block
 from ontolake.sql.results import Result
-from ontolake.sql.types import TEXT, Kind, Type, from_arrow
-from ontolake.sql.types.oids import builtin_type, type_oid
+from ontolake.sql.types import TEXT, Kind, Type, from_arrow, is_system
+from ontolake.sql.types.oids import arrow_numbers, builtin_type, type_oid
 
 _NULL = b"\xff\xff\xff\xff"
 _HEAD = struct.Struct(">cih")
@@ -47,8 +47,10 @@ def result_types(result: Result) -> Sequence[Type]:
 
 def result_columns(result: Result) -> list[ColumnDescription]:
     """The columns of a result."""
-    return [ColumnDescription(name, *codec_for(type)[:3])
-            for name, type in zip(result.columns, result_types(result), strict=True)]  # fmt: skip
+    if result.stored() is not None or result.types:
+        return [ColumnDescription(name, *codec_for(type)[:3])
+                for name, type in zip(result.columns, result.types, strict=True)]  # fmt: skip
+    return [ColumnDescription(name, *arrow_numbers(arrow)) for name, arrow in result.description]
 
 
 def encode_rows(
@@ -67,15 +69,17 @@ def row_blocks(
     """The same, in blocks of some thousand rows."""
     stored, types = result.stored(), result_types(result)
     wanted = column_formats(formats, len(types))
-    codecs = [codec_for(type) for type in types]
-    same = columns is None or all(codec.oid == column.oid for codec, column in zip(codecs, columns, strict=True))
-    if stored is not None and same:
-        writers = [codec.binary if format else codec.text for codec, format in zip(codecs, wanted, strict=True)]
-        end = None if count is None else begin + count
-        yield _few_rows(stored if end is None and not begin else stored[begin:end], writers)
-        return
+    if columns is not None and len(columns) != len(types):  # the tables have changed since
+        columns = None
+    if stored is not None:
+        codecs = [codec_for(type) for type in types]
+        if columns is None or all(codec.oid == column.oid for codec, column in zip(codecs, columns, strict=True)):
+            writers = [codec.binary if format else codec.text for codec, format in zip(codecs, wanted, strict=True)]
+            end = None if count is None else begin + count
+            yield _few_rows(stored if end is None and not begin else stored[begin:end], writers)
+            return
     table = result.typed().slice(begin, count)
-    if columns is not None and not same:
+    if columns is not None and [each.oid for each in columns] != [each.oid for each in result_columns(result)]:
         table = _as_described(table, [column.oid for column in columns])
         types = [from_arrow(arrow) or TEXT for arrow in table.schema.types]
     for batch in table.to_batches(max_chunksize=ROWS):
@@ -87,7 +91,7 @@ def _as_described(table: pa.Table, oids: Sequence[int]) -> pa.Table:
     """Rows whose numbers have the types that were described, such as a bigint where an integer was computed."""
     for n, (field, oid) in enumerate(zip(table.schema, oids, strict=True)):
         type, given = builtin_type(oid), from_arrow(field.type)
-        if type is None or given is None or type_oid(given) == oid or type.arrow == field.type:
+        if type is None or given is None or is_system(field.type) or type_oid(given) == oid or type.arrow == field.type:
             continue
         column = table.column(n)
         if type.kind == Kind.UTF8:
