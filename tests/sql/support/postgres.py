@@ -46,7 +46,7 @@ def account() -> dict[str, Any]:
 
 
 @contextmanager
-def running(settings: Mapping[str, str] | None = None) -> Iterator[str]:
+def running(settings: Mapping[str, str] | None = None, *, user: str = "tester") -> Iterator[str]:
     """Start a server; gives its connection string. Raises `Unavailable`.
 
     `settings` replace those of tests. With a `port` among them, the server is reached by TCP on loopback.
@@ -61,7 +61,7 @@ def running(settings: Mapping[str, str] | None = None) -> Iterator[str]:
             os.chown(folder, who["user"], who["group"])
         data = f"{folder}/data"
         options = {**who, "cwd": folder, "env": {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}}
-        made = subprocess.run([bin / "initdb", "-D", data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C",
+        made = subprocess.run([bin / "initdb", "-D", data, "-U", user, "-A", "trust", "-E", "UTF8", "--locale=C",
                                "--no-sync"], capture_output=True, text=True, check=False, **options)  # fmt: skip
         if made.returncode:
             raise Unavailable(f"PostgreSQL's initdb failed: {made.stderr.strip()[-500:]}")
@@ -72,7 +72,7 @@ def running(settings: Mapping[str, str] | None = None) -> Iterator[str]:
         try:
             _wait(server, [bin / "pg_isready", "-q", "-h", folder, *([] if port is None else ["-p", port])], options)
             where = f"host={folder}" if port is None else f"host=127.0.0.1 port={port}"
-            yield f"{where} user=tester dbname=postgres"
+            yield f"{where} user={user} dbname=postgres"
         finally:
             server.send_signal(signal.SIGQUIT)  # nothing is to be kept
             server.wait(60)

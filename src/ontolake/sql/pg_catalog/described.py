@@ -281,6 +281,10 @@ class DescribedDatabase:
                 return each
         return None
 
+    def rule_oid(self, view: ViewMeta) -> int:
+        """The number of the rule by which a view is its query."""
+        return self._derived.of("rule", view.object_id)
+
     def default_oid(self, table: Table, column: ColumnMeta) -> int:
         return self._derived.of("default", table.id, column.column_id)
 

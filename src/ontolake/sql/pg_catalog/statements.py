@@ -102,6 +102,10 @@ def rewritten(tree: exp.Expr, path: Sequence[str], find: Find) -> tuple[exp.Expr
             type.replace(exp.DataType.build(kind.expression.name, dialect=DIALECT, udt=True))
     given: dict[str, pa.Table] = {}
     ctes = {name_of(each.args["alias"].this) for each in copy.find_all(exp.CTE)}
+    for column in list(copy.find_all(exp.Column)):
+        if isinstance(column.this, exp.Identifier) and not column.this.quoted and not column.args.get("table") and (
+                name_of(column.this) == "user"):
+            column.replace(exp.CurrentUser())
     numbers: dict[str, int] = {}
     for place, schema, name in list(_tables(copy, path, ctes)):
         shown = f"{schema}.{name}"

@@ -260,7 +260,7 @@ def pg_depend(db: DescribedDatabase) -> Rows:
                    "deptype": "i" if meta.internal else "a"}  # fmt: skip
         if relation.kind == "v" and relation.view is not None:
             for used in db.tables_in(relation.view):
-                yield {"classid": classes["pg_class"], "objid": relation.oid, "objsubid": 0,
+                yield {"classid": class_oid("pg_rewrite"), "objid": db.rule_oid(relation.view), "objsubid": 0,
                        "refclassid": classes["pg_class"], "refobjid": used.oid, "refobjsubid": 0,
                        "deptype": "n"}  # fmt: skip
     for each in db.constraints.values():
@@ -268,6 +268,13 @@ def pg_depend(db: DescribedDatabase) -> Rows:
             yield {"classid": classes["pg_class"], "objid": each.index.oid, "objsubid": 0,
                    "refclassid": classes["pg_constraint"], "refobjid": each.oid, "refobjsubid": 0,
                    "deptype": "i"}  # fmt: skip
+
+
+def pg_rewrite(db: DescribedDatabase) -> Rows:
+    for each in db.relations.values():
+        if each.view is not None:
+            yield {"oid": db.rule_oid(each.view), "rulename": "_RETURN", "ev_class": each.oid, "ev_type": "1",
+                   "ev_enabled": "O", "is_instead": True}  # fmt: skip
 
 
 _COMMENTED = {"pg_catalog": "system catalog schema", "public": "standard public schema"}
@@ -284,12 +291,12 @@ def pg_description(db: DescribedDatabase) -> Rows:
             yield {"objoid": db.schemas[name], "classoid": class_oid("pg_namespace"), "objsubid": 0,
                    "description": text}  # fmt: skip
     for row in builtin.rows("pg_am"):
-        kind = "heap table access method" if row["amname"] == "heap" else f"{_AM[row['amname']]} index access method"
-        yield {"objoid": row["oid"], "classoid": class_oid("pg_am"), "objsubid": 0, "description": kind}
+        yield {"objoid": row["oid"], "classoid": class_oid("pg_am"), "objsubid": 0,
+               "description": f"{_AM[row['amname']]} access method"}  # fmt: skip
 
 
-_AM = {"btree": "b-tree", "hash": "hash", "gist": "GiST", "gin": "GIN", "spgist": "SP-GiST",
-       "brin": "block range index (BRIN)"}  # fmt: skip
+_AM = {"heap": "heap table", "btree": "b-tree index", "hash": "hash index", "gist": "GiST index", "gin": "GIN index",
+       "spgist": "SP-GiST index", "brin": "block range index (BRIN)"}  # fmt: skip
 
 
 def pg_shdescription(db: DescribedDatabase) -> Rows:
@@ -375,7 +382,7 @@ FILLED: Mapping[str, Callable[[DescribedDatabase], Rows]] = {
         "pg_am", "pg_collation", "pg_language", "pg_opclass", "pg_opfamily", "pg_proc", "pg_tablespace")},
     "pg_class": pg_class, "pg_attribute": pg_attribute, "pg_namespace": pg_namespace, "pg_type": pg_type,
     "pg_enum": pg_enum, "pg_index": pg_index, "pg_attrdef": pg_attrdef, "pg_constraint": pg_constraint,
-    "pg_sequence": pg_sequence, "pg_depend": pg_depend, "pg_description": pg_description,
+    "pg_rewrite": pg_rewrite, "pg_sequence": pg_sequence, "pg_depend": pg_depend, "pg_description": pg_description,
     "pg_shdescription": pg_shdescription, "pg_database": pg_database, "pg_authid": pg_authid, "pg_roles": pg_roles,
     "pg_user": pg_user, "pg_views": pg_views, "pg_tables": pg_tables, "pg_indexes": pg_indexes,
     "pg_sequences": pg_sequences, "pg_stat_user_tables": _stat_tables, "pg_stat_all_tables": _stat_tables,

@@ -15,6 +15,8 @@ DIALECT = "ontolakepostgres"
 
 _SPECIAL = {"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"}
 """Functions whose arguments have a syntax of their own."""
+_VERBS = (TokenType.SELECT, TokenType.UPDATE, TokenType.INSERT, TokenType.DELETE)
+_ENDS = (TokenType.COMMA, TokenType.FROM, TokenType.R_PAREN)
 _UNITS = {"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"}
 
 
@@ -30,6 +32,24 @@ class OntolakePostgres(Postgres):
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: each for name, each in PostgresParser.NO_PAREN_FUNCTION_PARSERS.items()
             if name in ("ANY", "CASE")}  # fmt: skip
+
+        def _parse_alias(self, this: Any, explicit: bool = False) -> Any:
+            """An output may be named `select` or `update`, behind AS."""
+            word, behind = self._next, self._tokens[self._index + 2 : self._index + 3]
+            if self._curr is not None and self._curr.token_type == TokenType.ALIAS and word is not None and \
+                    word.token_type in _VERBS and (not behind or behind[0].token_type in _ENDS):  # fmt: skip
+                self._advance(2)
+                return self.expression(exp.Alias(this=this, alias=exp.to_identifier(word.text.lower(), quoted=True)))
+            return super()._parse_alias(this, explicit)
+
+        def _parse_types(self, *given: Any, **options: Any) -> Any:
+            """Types of system tables, such as `oid`, have arrays as others have."""
+            found = super()._parse_types(*given, **options)
+            while isinstance(found, exp.ObjectIdentifier) and self._match_pair(
+                    TokenType.L_BRACKET, TokenType.R_BRACKET):  # fmt: skip
+                item = exp.DataType(this=exp.DType.USERDEFINED, kind=exp.to_identifier(str(found.this).lower()))
+                found = self.expression(exp.DataType(this=exp.DType.ARRAY, expressions=[item], nested=True))
+            return found
 
         def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> Any:
             """`type 'text'` is a literal, so that what follows it, such as `::`, applies to the whole."""

@@ -1,6 +1,6 @@
 """What PostgreSQL 15 has built in: a line of JSON for each system table, and for each row that is kept of some.
 
-The files are read from a real server; `tests/sql/pg_catalog/builtin_rows.py` writes them, and a test compares them.
+The files are read from a real server; `tests/sql/support/builtin_rows.py` writes them, and a test compares them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What PostgreSQL has built in, read from a real server: the files of `ontolake/sql/pg_catalog/data` are made of it.
 
-`python tests/sql/pg_catalog/builtin_rows.py "host=… dbname=…"` writes the files anew.
+`python tests/sql/support/builtin_rows.py "host=… dbname=…"` writes the files anew.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def rows(connection: Any, table: str) -> list[str]:
         used = " UNION ".join(
             f"SELECT {name}::oid FROM pg_type t WHERE {_TYPES}"
             for name in ("typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typanalyze"))
+        used += " UNION SELECT amhandler::oid FROM pg_am"
         condition = f"(t.proname = ANY(ARRAY{names!r}) OR t.oid IN ({used})) AND t.pronamespace = 11 AND NOT EXISTS (" \
                     "SELECT 1 FROM unnest(t.prorettype || t.proargtypes::oid[]) AS u(o) WHERE u.o NOT IN " \
                     f"(SELECT t.oid FROM pg_type t WHERE {_TYPES}))"  # fmt: skip
