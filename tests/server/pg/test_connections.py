@@ -210,6 +210,28 @@ def test_canceling_stops_an_answer_that_is_being_sent(wire: PgServed) -> None:
         assert len(said) < 50_000
 
 
+def test_a_client_that_goes_before_it_took_its_answer_leaves_nothing_behind(store: str) -> None:
+    options = PgOptions(Limits(token_requests=1))
+    with pg_serving({"shop": store}, options=options) as wire:
+        for _ in range(2):
+            slow = wire.raw("shop")
+            slow.send(query("BEGIN; INSERT INTO item VALUES (1); "
+                            "SELECT a, repeat('x', 1000) FROM generate_series(1, 50000) t (a)"))  # fmt: skip
+            assert slow.next().startswith("C")
+            slow.close()
+            wait_for(lambda: not wire.server.slots.taken)
+        with wire.raw("shop") as other:
+            assert other.ask(query("SELECT * FROM item")) == ["T id", "C SELECT 0", "Z I"]
+
+
+def test_notices_are_told_unless_the_client_wants_none(client: RawClient) -> None:
+    client.send(query("VACUUM item"))
+    assert [client.next()[0] for _ in range(3)] == ["N", "C", "Z"]
+    client.ask(query("SET client_min_messages = 'error'"))
+    client.send(query("VACUUM item"))
+    assert [client.next()[0] for _ in range(2)] == ["C", "Z"]
+
+
 def test_many_messages_at_once(client: RawClient) -> None:
     batch = [parse("SELECT id FROM item WHERE id = $1", oids=[23]), bind(values=[b"1"]), execute(), SYNC]
     client.send(*batch * 500)

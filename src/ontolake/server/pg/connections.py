@@ -32,6 +32,8 @@ _EXTENDED = frozenset((PARSE, BIND, DESCRIBE, EXECUTE, CLOSE, SYNC, FLUSH))
 QUERY, TERMINATE, PASSWORD, COPY_DATA, COPY_DONE, COPY_FAIL, FUNCTION = b"QXpdcfF"
 _AHEAD = 1 << 20
 """Bytes that a client may send ahead while it is being answered."""
+_FAREWELL = 5.0
+"""Seconds in which a client has to take the last message."""
 _STEP = 1 << 18
 """Bytes of an answer that one step on a thread gives."""
 
@@ -105,7 +107,10 @@ class PgConnection(asyncio.Protocol):
         if self._copying is not None:
             self._copying[1].close()
             self._copying = None
-        if self._is_busy:
+        resume, self._resume = self._resume, None
+        if resume is not None:  # the client has gone before it took its answer
+            resume()
+        elif self._is_busy:
             self.cancel()
         else:
             self._release()
@@ -205,6 +210,7 @@ class PgConnection(asyncio.Protocol):
         self._flush()
         self._is_closed = True
         self._transport.close()
+        self._loop.call_later(_FAREWELL, self._transport.abort)
 
     def _fail(self, error: BaseException) -> None:
         """An error where no statement runs ends the connection."""
@@ -491,7 +497,11 @@ class PgConnection(asyncio.Protocol):
             if kind == COPY_FAIL:
                 reason = m.MessageReader(body).text()
                 error = SqlError(f"COPY from stdin failed: {reason}", sqlstate="57014")
-            give_back = self._server.slots.take(self._principal)
+            give_back: Callable[[], None] = _nothing
+            try:
+                give_back = self._server.slots.take(self._principal)
+            except OntolakeError as refused:
+                error = refused
             self._script, self._is_canceled = script, False
             self._work(partial(_steps, script, data.file(), error), partial(self._stepped, script, give_back))
         elif kind in (SYNC, FLUSH):
@@ -508,7 +518,10 @@ class PgConnection(asyncio.Protocol):
 
         def worked(found: Any, error: BaseException | None) -> None:
             self._is_busy = False
-            done(found, error)
+            try:
+                done(found, error)
+            except Exception as failure:
+                self._fail(failure)
             if self._is_closed and not self._is_busy:
                 self._release(failed=error is not None)
             elif not self._is_busy:
@@ -544,6 +557,9 @@ class PgConnection(asyncio.Protocol):
             self._flush()
         else:
             self._heard.append(said)
+
+
+def _nothing() -> None: ...
 
 
 def _step(step: Callable[[bytes], Any], data: bytes) -> Any:

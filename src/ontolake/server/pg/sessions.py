@@ -32,6 +32,7 @@ REPORTED = {
 }  # fmt: skip
 """Settings that clients are told of whenever they change, and the names that they go by."""
 PARSE, BIND, DESCRIBE, EXECUTE, CLOSE, SYNC, FLUSH = b"PBDECSH"
+_QUIET = ("warning", "error", "fatal", "panic")
 _ENDS = ("commit", "rollback", "rollback to")
 _ALONE = ("begin", "begin read only", "commit", "rollback", "upkeep", "discard")
 """Statements that begin no transaction of several statements."""
@@ -338,6 +339,8 @@ class WireSession:
             self._script.add(statement, params, result)
         if writes and before == "I" and not self._is_implicit:
             self._events.committed(kind)
+        if result.notices and connection.settings.get("client_min_messages") not in _QUIET:
+            self._notices += map(failures.notice, result.notices)
         return result
 
     def _check_rights(self, statement: ParsedStatement, params: Parameters, wire: WireStatement | None) -> bool:
