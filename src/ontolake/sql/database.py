@@ -222,6 +222,7 @@ class Database(VersionedTables):
         return self.run(statement, params, as_of).arrow()
 
     stream = row_streams.stream
+    execute_many = row_changes.execute_many
 
     def explain(self, sql: str, params: Parameters = (), *, analyze: bool = False, as_of: Version | None = None) -> str:
         """How a query would be answered: by which keys, and what is left for DuckDB. Raises `SqlError`."""

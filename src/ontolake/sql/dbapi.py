@@ -24,8 +24,9 @@ from ontolake.sql.catalog.records import SqlCatalog
 from ontolake.sql.database import open_database
 from ontolake.sql.errors import SqlError, SqlSyntaxError
 from ontolake.sql.results import Result
+from ontolake.sql.row_changes import run_many
 from ontolake.sql.shared_databases import SharedConnection
-from ontolake.sql.syntax.statements import Parameters, ParsedStatement, parse
+from ontolake.sql.syntax.statements import Parameters, ParameterSets, ParsedStatement, parse
 from ontolake.sql.types import Kind, from_arrow
 
 apilevel = "2.0"
@@ -233,10 +234,18 @@ class Connection:
 
     def _run(self, statement: ParsedStatement, parameters: Parameters) -> Result:
         with self._one, _translating:
-            self._check()
-            if not self.autocommit and not self.database.in_transaction and statement.kind not in _CONTROLS:
-                self.database.execute("BEGIN")
+            self._begin_before(statement)
             return self.database.run(statement, parameters)
+
+    def _run_many(self, statement: ParsedStatement, sets: ParameterSets) -> int:
+        with self._one, _translating:
+            self._begin_before(statement)
+            return run_many(self.database, statement, sets)
+
+    def _begin_before(self, statement: ParsedStatement) -> None:
+        self._check()
+        if not self.autocommit and not self.database.in_transaction and statement.kind not in _CONTROLS:
+            self.database.execute("BEGIN")
 
 
 class Cursor:
@@ -273,7 +282,8 @@ class Cursor:
         self.description = [_described(*each) for each in result.description] if result.columns else None
 
     def executemany(self, operation: str, parameters: Iterable[Parameters]) -> Cursor:
-        """Run a statement once for each set of parameters; it is read once. Raises `Error`."""
+        """Run a statement once for each set of parameters. INSERT, UPDATE and DELETE are done for all sets or for none,
+        and their rows written together. Raises `Error`."""
         self._check()
         self._clear()
         statement, *others = self.connection._parse(operation)
@@ -281,7 +291,7 @@ class Cursor:
             raise ProgrammingError("several statements cannot share parameters: run one at a time")
         if not isinstance(parameters, Iterable):
             raise ProgrammingError(f"parameters are sets of values, not {parameters!r}")
-        self.rowcount = sum(self.connection._run(statement, each).count for each in parameters)
+        self.rowcount = self.connection._run_many(statement, ParameterSets(parameters))
         return self
 
     def nextset(self) -> bool | None:

@@ -73,6 +73,10 @@ _FORMS = {"ALTER", "CREATE", "DROP", "BEGIN", "START", "COMMIT", "END", "ROLLBAC
 T = TypeVar("T")
 
 
+class ParameterSets(list[Any]):
+    """Sets of parameters, for each of which a statement that changes rows is run."""
+
+
 class ParsedStatement:
     """One statement. `begins` is where it stands in the text that was given."""
 
@@ -152,6 +156,10 @@ class ParsedStatement:
     def check_parameters(self, parameters: Parameters) -> Parameters:
         """The parameters, if they are as many as there are places. Raises `SqlError`."""
         if parameters.__class__ is tuple and len(parameters) == self._count and not self._named and self.inner is None:
+            return parameters
+        if isinstance(parameters, ParameterSets):
+            for each in parameters:
+                self.check_parameters(each)
             return parameters
         if self.inner is not None:
             return self.inner.check_parameters(parameters)
