@@ -101,6 +101,15 @@ def test_all_batches_are_of_one_state_while_others_write(db: Database) -> None:
     assert db.execute("SELECT count(*) FROM t").fetchone() == (11,)
 
 
+def test_a_connection_to_the_past_streams_it(db: Database) -> None:
+    at = db.version()
+    db.execute("DELETE FROM t")
+    connection = db.connect(as_of=at)
+    with connection.stream("SELECT id FROM t") as rows:
+        assert sum(batch.num_rows for batch in rows.batches()) == ROWS
+    connection.close()
+
+
 def test_other_threads_may_take_batches(db: Database) -> None:
     with db.stream("SELECT id FROM t") as rows, ThreadPoolExecutor(4) as pool:
         parts = pool.map(lambda _: [batch.num_rows for batch in rows.batches()], range(4))

@@ -120,6 +120,7 @@ def stream(self: Database, sql: str, params: Parameters = (), *, as_of: Version 
     if not _is_streamed(self, statement):
         result: Result = self.run(statement, params, as_of)
         return RowStream(result.batches())
+    as_of = getattr(self, "as_of", None) if as_of is None else as_of  # that of a connection
     connection = self.connect()
     try:
         connection.execute(_BEGIN)

@@ -8,5 +8,6 @@ checks references; `pending` is what a transaction still has to see to. `ddl` ch
 `sequence_definitions`, `reference_definitions`, `enums`, `index_expressions`, `comments`, `properties`, `table_likes`;
 `sorted_runs` is how an index is filled in the order of its keys, `small_changes` and `row_inserts` work out a
 few rows, `many_changes` those of many sets of parameters. `described_changes` says what statements give without running
-them. `view_definitions` keeps views, `query_tables` makes tables of queries, `foreign` changes rows that something else keeps.
+them. `view_definitions` keeps views, `query_tables` makes tables of queries, `foreign` changes rows that something else
+keeps.
 """
