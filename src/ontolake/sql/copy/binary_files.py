@@ -15,7 +15,7 @@ from ontolake.sql.catalog.records import ColumnMeta
 from ontolake.sql.copy.records import BLOCK, bad_format
 from ontolake.sql.copy.values import as_strings, located
 from ontolake.sql.encodings.binaries import EPOCH, EPOCH_DAYS, NEVER
-from ontolake.sql.encodings.decimals import wrong_bytes
+from ontolake.sql.encodings.decimals import read_mantissas, wrong_bytes
 from ontolake.sql.encodings.single_values import read_binary
 from ontolake.sql.errors import DataError
 from ontolake.sql.keyspace.columns import of_numbers, stored_array
@@ -135,8 +135,24 @@ class BinaryFields:
         dtype = f">i{type.bits // 8}" if type.kind == Kind.INT64 else _WIDTHS.get(Kind(type.kind))
         if dtype is not None and not type.scale:
             return _of_fixed(type, *self._fixed(type, dtype))
+        if type.kind == Kind.DECIMAL and (decimals := self._decimals(type)) is not None:
+            return decimals
         return stored_array(type, [None if end < 0 else read_binary(type, self._data[start:end])
                                    for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True)])
+
+    def _decimals(self, type: Type) -> pa.Array | None:
+        """The values of a column of decimals; None if they have to be read one by one."""
+        missing = self._ends < 0
+        there = ~missing
+        starts, ends = self._starts[there], self._ends[there]
+        if type.precision > 18 or (ends - starts < 8).any():
+            return None
+        known = read_mantissas(self._buffer, starts, ends, type.scale)
+        if known is None or (np.abs(known) >= 10**type.precision).any():
+            return None
+        values = np.zeros((len(missing), 2), "<i8")
+        values[there, 0], values[there, 1] = known, known >> 63
+        return of_numbers(type, values.view(np.uint8), missing)
 
     def _bytes(self) -> pa.Array:
         missing = self._ends < 0

@@ -104,7 +104,9 @@ def _read(type: Type, data: bytes) -> Stored:
     kind = Kind(type.kind)
     if kind == Kind.INT64:
         return int(_INTEGERS[type.bits].unpack(data)[0])
-    if kind in (Kind.NUMERIC, Kind.DECIMAL):
+    if kind == Kind.NUMERIC:
+        return text_of_digits(data)
+    if kind == Kind.DECIMAL:
         return type.store(text_of_digits(data))
     if type.item is not None:
         return _read_array(type.item, data)
