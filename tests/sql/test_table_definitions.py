@@ -367,3 +367,16 @@ def test_random_changes_of_related_tables_end_as_in_postgresql(
             query = f"SELECT * FROM {each} ORDER BY id"
             assert theirs(schema, query) == ours(db, query), (sql, expected, found)
     assert list(db.verify()) == []
+
+
+def test_a_counted_column_changes_its_type_and_goes_on_counting(db: Database) -> None:
+    db.execute("""
+        CREATE TABLE t (id SERIAL PRIMARY KEY, n INT GENERATED ALWAYS AS IDENTITY, x INT);
+        INSERT INTO t (x) VALUES (1), (2);
+        ALTER TABLE t ALTER COLUMN id TYPE BIGINT; ALTER TABLE t ALTER COLUMN n TYPE SMALLINT;
+        INSERT INTO t (x) VALUES (3)
+    """)
+    assert db.execute("SELECT id, n FROM t ORDER BY id").fetchall() == [(1, 1), (2, 2), (3, 3)]
+    with pytest.raises(SqlError) as raised:
+        db.execute("ALTER TABLE t ALTER COLUMN n TYPE TEXT")
+    assert raised.value.sqlstate == "22023"

@@ -67,6 +67,10 @@ def change_type(definer: Definer, table: Table, column: ColumnMeta, to: Type, us
         _migrate(definer, table, column, new, convert)
 
 
+_NUMBERS = (Kind.INT64, Kind.DECIMAL, Kind.NUMERIC, Kind.DOUBLE, Kind.REAL)
+"""Types that the numbers of a sequence are taken for."""
+
+
 def _check_using(definer: Definer, table: Table, using: exp.Expr) -> None:
     for each in using.find_all(exp.Column):
         table.column(name_of(each.this), position_of(each, definer.statement))
@@ -76,6 +80,11 @@ def _check_using(definer: Definer, table: Table, using: exp.Expr) -> None:
 
 def _with_default(old: ColumnMeta, new: ColumnMeta, where: str) -> ColumnMeta:
     """The new column with a default of its type. Raises `DefinitionError` if the old one does not become one."""
+    if new.counting and new.type.kind != Kind.INT64:
+        raise DefinitionError(f"{where} counts its rows, and is SMALLINT, INTEGER or BIGINT, not {new.type}",
+                              sqlstate="22023", hint="DROP IDENTITY first")
+    if new.type.kind in _NUMBERS and defaults.counts(new.default_expr):
+        return new
     try:
         if new.default_expr is not None and _is_text_of(new.type, old.type):
             text = coercion.as_text(old.type, stored_array(old.type, [defaults.value(old)]))[0].as_py()
