@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy.dialects.postgresql import provision as _provision  # noqa: F401
-from sqlalchemy.testing import exclusions, provision
+from sqlalchemy.testing import exclusions
 from sqlalchemy.testing.requirements import SuiteRequirements
 
 OPEN = (
@@ -61,23 +60,3 @@ for name in OPEN:
     setattr(Requirements, name, property(lambda self: exclusions.open()))
 for name, reason in MISSING.items():
     setattr(Requirements, name, property(lambda self, reason=reason: exclusions.skip_if(lambda: True, reason)))
-
-
-for routine in (provision.temp_table_keyword_args, provision.set_default_schema_on_connection, provision.upsert,
-                provision.drop_all_schema_objects_post_tables):  # fmt: skip
-    routine.for_db("ontolake")(routine.fns["postgresql"])
-
-
-@provision.drop_all_schema_objects_pre_tables.for_db("postgresql")
-def _prepared_transactions(cfg: Any, eng: Any) -> None:
-    """There are none to roll back."""
-
-
-@provision.prepare_for_drop_tables.for_db("postgresql")
-def _idle_transactions(config: Any, connection: Any) -> None:
-    """None holds a lock on a table."""
-
-
-@provision.post_configure_engine.for_db("postgresql")
-def _extensions(url: Any, engine: Any, follower_ident: Any) -> None:
-    """There are none."""
