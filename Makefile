@@ -11,7 +11,7 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -q -n $(JOBS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java postgres demo demo-seam test test-fast differential lint bench mutants docs constraints clean
+.PHONY: help setup java postgres demo demo-seam test test-fast differential tools lint bench mutants docs constraints clean
 
 help:    ## this list
 	@sed -nE 's/^([a-z-]+):[a-z ]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +45,15 @@ test-fast: setup  ## the tests for working: no slow ones, under two minutes
 
 differential: setup  ## compare many more random SQL statements with PostgreSQL; DIFFERENTIAL=20000, DIFFERENTIAL_SEED=…
 	@DIFFERENTIAL=$(or $(DIFFERENTIAL),5000) $(PYTEST) tests/sql/test_differential.py $(ARGS)
+
+# dbt and DuckDB's extension need other versions of packages that we have, so each gets an environment of its own.
+tools: EXTRAS := $(EXTRAS),tools
+tools: setup  ## Python tools that are too large for every set-up: Polars, Django, ibis, dbt, DuckDB's ATTACH
+	@tools/uv venv --quiet --clear .cache/dbt && tools/uv pip install --quiet --python .cache/dbt/bin/python \
+	  dbt-core==1.11.16 dbt-postgres==1.11.0
+	@tools/uv venv --quiet --clear .cache/duckdb && tools/uv pip install --quiet --python .cache/duckdb/bin/python \
+	  duckdb-extension-postgres-scanner==1.5.5
+	@$(PYTEST) tests/sql/test_python_tools.py tests/server/pg/test_python_tools.py $(ARGS)
 
 lint: setup  ## ruff, mypy strict, and which way imports point
 	@$(PY) -m ruff check --quiet .
