@@ -117,8 +117,9 @@ def test_ibis_asks_through_its_postgres_backend(wire: PgServed) -> None:
 def test_dbt_builds_a_project(wire: PgServed, tmp_path: Path) -> None:
     url = urlparse(wire.url("main"))
     files = {
-        "profiles.yml": "shop: {target: dev, outputs: {dev: {type: postgres, dbname: main, schema: reports, threads: 1, "
-                        f"host: {url.hostname}, port: {url.port}, user: {url.username}, pass: '{url.password}'}}}}}}",
+        "profiles.yml": "shop: {target: dev, outputs: {dev: {type: postgres, dbname: main, schema: reports, "
+                        f"threads: 1, host: {url.hostname}, port: {url.port}, user: {url.username}, "
+                        f"pass: '{url.password}'}}}}}}",
         "dbt_project.yml": "name: shop\nversion: '1.0'\nprofile: shop\nflags: {send_anonymous_usage_stats: false}\n",
         "seeds/rates.csv": "currency,rate\nEUR,1.0\nUSD,1.1\n",
         "models/totals.sql": "{{ config(materialized='table') }} select customer_id as id, sum(total) as total "
