@@ -333,6 +333,7 @@ class PgConnection(asyncio.Protocol):
         """Connect to the database on a thread, and begin the session."""
         assert self._parameters is not None
         self._server.check_room(self)
+        self._wait(None, None)
         open_session = partial(self._server.open_session, self, credential.principal, self._parameters)
         self._work(open_session, self._opened)
 
@@ -347,7 +348,6 @@ class PgConnection(asyncio.Protocol):
         if self._is_closed:
             self._release()
             return
-        self._wait(None, None)
         self._send(said + m.backend_key(self.process, self.secret) + self.session.ready())
         self._take = self._asked
 

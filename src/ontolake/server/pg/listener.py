@@ -8,7 +8,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -130,7 +130,8 @@ class PgServer:
     def close(self) -> None:
         """End `run`, from another thread."""
         if self._stopping is not None:
-            self.loop.call_soon_threadsafe(self._stopping.set)
+            with suppress(RuntimeError):  # it has ended already
+                self.loop.call_soon_threadsafe(self._stopping.set)
 
     @contextmanager
     def running(self) -> Iterator[PgServer]:

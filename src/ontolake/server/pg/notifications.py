@@ -9,15 +9,17 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+from ontolake.history.refs import Ref
 from ontolake.server.feeds import LOOK, Run
 from ontolake.server.handles import ServedStore
 
 COMMITS = "onto_commits"
 """The channel on which every new commit of the branch of the listener is told."""
 _MOST = 1000
-"""How many commits are told one by one at most; of more, the newest alone is."""
+"""How many commits are told at a time at most, the newest of them."""
 _log = logging.getLogger(__name__)
 
 
@@ -44,11 +46,13 @@ class Notifications:
         self._listeners: dict[Channel, set[Listening]] = {}
         self._watches: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    def listen(self, client: Listening, store: ServedStore, branch: str, name: str) -> None:
+    def listen(self, client: Listening, store: ServedStore, branch: str, name: str, head: Any) -> None:
+        """Begin to listen to a channel. `head` is the newest commit then, for the channel of commits."""
         channel = _channel(store, branch, name)
         self._listeners.setdefault(channel, set()).add(client)
         if name == COMMITS and (store.name, branch) not in self._watches:
-            self._watches[store.name, branch] = asyncio.get_running_loop().create_task(self._watch(store, channel))
+            watch = self._watch(store, channel, head)
+            self._watches[store.name, branch] = asyncio.get_running_loop().create_task(watch)
 
     def unlisten(self, client: Listening, store: ServedStore, branch: str, name: str | None) -> None:
         """End listening to a channel, or to all."""
@@ -70,9 +74,8 @@ class Notifications:
             for client in list(self._listeners.get(_channel(store, branch, name), ())):
                 client.hear(process, name, payload)
 
-    async def _watch(self, store: ServedStore, channel: Channel) -> None:
-        """Tell of new commits for as long as somebody listens."""
-        seen: int | None = None
+    async def _watch(self, store: ServedStore, channel: Channel, seen: Any) -> None:
+        """Tell of the commits after one for as long as somebody listens."""
         while True:
             try:
                 seen, news = await self._run(_news, store, channel.branch, seen)
@@ -96,19 +99,23 @@ def _channel(store: ServedStore, branch: str, name: str) -> Channel:
     return Channel(store.name, branch if name == COMMITS else "", name)
 
 
-def _news(store: ServedStore, branch: str, seen: int | None) -> tuple[int, list[str]]:
+def _news(store: ServedStore, branch: str, seen: Any) -> tuple[Any, list[str]]:
     """The newest commit of a branch, and those after the one that was seen last, oldest first."""
-    with store.reading(branch) as database:
-        head = database.version()
-        if seen is None or head == seen:
+    with store.reading(branch) as opened:
+        head = opened.at(Ref(branch)).commit
+        if head == seen:
             return head, []
-        found = [_payload(store, branch, commit) for commit in database.commits(since=max(seen, head - _MOST))]
-        return head, found[::-1]
+        news = islice(opened.commits(since=seen, until=head, branch=branch), _MOST)
+        return head, [_payload(store, branch, commit) for commit in news][::-1]
 
 
 def _payload(store: ServedStore, branch: str, commit: Any) -> str:
-    told = {"store": store.name, "branch": branch, "commit": commit.id, "author": commit.author,
+    told = {"store": store.name, "branch": branch, "commit": _plain(commit.id), "author": commit.author,
             "message": commit.message}  # fmt: skip
     return json.dumps(told, ensure_ascii=False)
+
+
+def _plain(commit: Any) -> int | str:
+    return commit if isinstance(commit, int) else str(commit)
 
 

@@ -10,10 +10,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ontolake.server import telemetry
+from ontolake.server.feeds import head_of
 from ontolake.server.pg import copying, failures
 from ontolake.server.pg import messages as m
 from ontolake.server.pg.databases import OpenDatabase
 from ontolake.server.pg.messages import ProtocolViolation
+from ontolake.server.pg.notifications import COMMITS
 from ontolake.server.pg.portals import Portal, Portals, WireStatement
 from ontolake.server.pg.replays import TransactionScript
 from ontolake.server.pg.values import encode_rows, result_columns, row_blocks, row_description
@@ -52,8 +54,8 @@ class SessionEvents(NamedTuple):
     """A statement of a kind has committed something."""
     refused: Callable[[str, BaseException], None]
     """A statement of a kind was refused for want of rights."""
-    listen: Callable[[str | None], None]
-    """Listen to a channel."""
+    listen: Callable[[str, Any], None]
+    """Listen to a channel, from a commit on."""
     unlisten: Callable[[str | None], None]
     """End that, for a channel or for all."""
     notify: Callable[[Sequence[tuple[str, str]]], None]
@@ -436,8 +438,11 @@ class WireSession:
         return done
 
     def _listen(self, statement: ParsedStatement) -> Result:
-        name = None if statement.names[0] == "*" else statement.names[0]
-        (self._events.listen if statement.kind == "listen" else self._events.unlisten)(name)
+        name, place = statement.names[0], self.database
+        if statement.kind == "unlisten":
+            self._events.unlisten(None if name == "*" else name)
+        else:
+            self._events.listen(name, head_of(place.store, place.branch) if name == COMMITS else None)
         return Result(statement.kind.upper(), 0)
 
     def _notify(self, statement: ParsedStatement) -> Result:
