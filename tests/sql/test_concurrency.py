@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -451,3 +452,22 @@ def test_processes_follow_the_same_rule(tmp_path: Path, first: str, second: str,
     for number in range(2):
         pipes[number].send(None)
         children[number].join(60)
+
+
+@pytest.mark.slow
+def test_threads_that_share_a_database_in_memory_take_turns() -> None:
+    """Transactions and statements of one thread wait for those of others, and none is lost."""
+    with open_database(":memory:") as db:
+        db.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT); INSERT INTO t VALUES (0, 0), (1, 0)")
+
+        def work(thread: int) -> None:
+            for _ in range(10):
+                with db.transaction():
+                    ((amount,),) = db.execute("SELECT a FROM t WHERE id = 0").fetchall()
+                    db.execute("UPDATE t SET a = ? WHERE id = 0", (amount + 1,))
+                db.execute("UPDATE t SET a = a + 1 WHERE id = 0")
+                assert db.execute("SELECT count(*), min(a) FROM t").fetchall() == [(2, 0)]
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        assert db.execute("SELECT a FROM t WHERE id = 0").fetchone() == (160,)
