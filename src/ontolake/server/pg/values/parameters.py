@@ -7,10 +7,13 @@ from typing import Any
 from ontolake.sql.encodings.decimals import wrong_bytes
 from ontolake.sql.encodings.single_values import read_binary, text_from
 from ontolake.sql.errors import SqlError, UnsupportedError
-from ontolake.sql.types import Kind, Stored, Type
-from ontolake.sql.types.oids import BUILTINS, builtin_type
+from ontolake.sql.types import INTEGER, Kind, Stored, Type
+from ontolake.sql.types.oids import BUILTINS, BY_NAME, BY_OID, builtin_type
 
 _NUMBERS = frozenset(each.oid for each in BUILTINS if each.name in ("oid", "xid") or each.name.startswith("reg"))
+_NUMBER_ARRAYS = frozenset(BY_OID[oid].array_oid for oid in _NUMBERS)
+"""The types of numbers of objects, and of arrays of these."""
+_INT4 = BY_NAME["int4"].oid.to_bytes(4, "big")
 _AS_TEXT = (Kind.INTERVAL, Kind.JSON, Kind.JSONB)
 
 
@@ -32,6 +35,10 @@ def decode_parameter(oid: int, format: int, data: bytes | None, type: Type | Non
         if len(data) != 4:
             raise wrong_bytes("oid")
         return int.from_bytes(data, "big")
+    if oid in _NUMBER_ARRAYS:  # read as integers, which have as many bytes and a sign
+        numbers = Type(Kind.ARRAY, item=INTEGER)
+        found = _value(numbers, read_binary(numbers, data[:8] + _INT4 + data[12:]))
+        return [None if each is None else each % 2**32 for each in found]
     if type is None:
         if oid in (0, 705):
             return text_from(data)
