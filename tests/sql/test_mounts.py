@@ -77,6 +77,18 @@ def test_one_query_joins_a_table_of_each(db: Database) -> None:
     assert [(name, float(total)) for name, total in rows] == [("ann", 5.5), (None, 4.0)]
 
 
+def test_system_tables_list_them(db: Database) -> None:
+    found = db.execute("SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema NOT IN "
+                       "('pg_catalog', 'information_schema') ORDER BY 1, 2").fetchall()  # fmt: skip
+    assert found == [("people", "Person"), ("people", "empty"), ("public", "orders")]
+    columns = db.execute("SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute "
+                         "WHERE attrelid = 'people.\"Person\"'::regclass ORDER BY attnum").fetchall()  # fmt: skip
+    assert columns == [("id", "integer", True), ("name", "text", False), ("tags", "text[]", False),
+                       ("more", "jsonb", False)]  # fmt: skip
+    keys = db.execute("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'people'::regnamespace")
+    assert keys.fetchall() == [("PRIMARY KEY (id)",), ("PRIMARY KEY (id)",)]
+
+
 def test_columns_have_the_types_of_their_values(db: Database) -> None:
     assert db.execute("SELECT * FROM people.person ORDER BY id").fetchall() == [
         (1, "ann", ["x"], {"a": 1}), (2, "bob", [], None), (3, None, None, {"a": 2})]

@@ -432,7 +432,8 @@ class Database(VersionedTables):
     def _system_plan(self, statement: ParsedStatement, names: StatementNames, catalog: SqlCatalog) -> QueryPlan:
         """The plan of a query that names system tables, or asks functions about the catalog."""
         commands, database = self._commands, self.database or catalog.default_database()
-        session = SystemSession(commands.settings, commands.follow_path, self._session.state()[0])
+        session = SystemSession(commands.settings, commands.follow_path, self._session.state()[0],
+                                self.mounted.tables())
         return system_plan(statement, names, SystemCatalog(catalog, database, self._path, session))
 
     def follow(self, path: Sequence[str]) -> None:

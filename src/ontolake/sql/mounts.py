@@ -4,11 +4,12 @@ there. A transaction changes one store: rows of this database, or those of one s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlglot import exp
 
+from ontolake.errors import OntolakeError
 from ontolake.sql.errors import UnknownNameError, UnsupportedError, nearest
 from ontolake.sql.plan.foreign import ForeignChange, ForeignSchema, ForeignTable
 from ontolake.sql.syntax.statements import NotConstant, constant, name_of
@@ -35,6 +36,15 @@ class MountedSchemas:
 
     def items(self) -> Sequence[tuple[str, ForeignSchema]]:
         return list(self._all.items())
+
+    def tables(self) -> list[ForeignTable]:
+        """All tables of these schemas that can be read, without their rows."""
+        found: list[ForeignTable] = []
+        for schema, each in self._all.items():
+            with suppress(OntolakeError):  # a store that nobody can read is no reason to show none of the others
+                for name in each.names():
+                    found.append(ForeignTable(schema, name, each.open(name), len(found), []))
+        return found
 
     def is_mentioned(self, sql: str) -> bool:
         """Whether a statement may be about one of these schemas; cheap, and never wrong about those that are not."""

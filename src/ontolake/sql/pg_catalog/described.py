@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from ontolake.sql.executor.pg_types import SHOWN
 from ontolake.sql.pg_catalog import builtin, oids
 from ontolake.sql.pg_catalog.definitions import Definitions
 from ontolake.sql.pg_catalog.view_columns import column_types
+from ontolake.sql.plan.foreign import ForeignTable
 from ontolake.sql.plan.views import query_of
 from ontolake.sql.syntax.statements import name_of, parse_expression
 from ontolake.sql.types import Kind, Type, array_of
@@ -98,8 +99,10 @@ class Description(NamedTuple):
 class DescribedDatabase:
     """All objects of a database."""
 
-    def __init__(self, catalog: SqlCatalog, database: str) -> None:
+    def __init__(self, catalog: SqlCatalog, database: str, mounted: Sequence[ForeignTable] = ()) -> None:
+        """`mounted` are tables that other stores keep."""
         self.catalog, self.database = catalog, database
+        self._mounted = mounted
         self.owner = "ontolake"
         """The role that everything belongs to."""
         self.user_types: dict[int, dict[str, Any]] | None = None
@@ -116,6 +119,8 @@ class DescribedDatabase:
             if db_id == self._db_id:
                 self.schemas.setdefault(name, self._derived.of("schema", schema.schema_id))
                 self._schema_names[schema.schema_id] = name
+        for table in mounted:
+            self.schemas.setdefault(table.schema, self._derived.of("mounted", table.schema))
 
     def database_oid(self, name: str) -> int:
         meta = self.catalog.databases.get(name)
@@ -138,6 +143,11 @@ class DescribedDatabase:
                            row_type=self._derived.of("row", table.id),
                            row_array=self._derived.of("rows", table.id))  # fmt: skip
             yield from self._indexes(table, schema, {column.name: column for column in columns})
+        for table in self._mounted:
+            columns = tuple(DescribedColumn(n, each.name, each.type, each) for n, each in enumerate(table.visible, 1))
+            oid = self._derived.of("mounted", table.schema, table.name)
+            yield SqlRelation(oid, table.name, table.schema, "r", columns, table=table)
+            yield from self._indexes(table, table.schema, {column.name: column for column in columns})
         for object in self.catalog.objects.values():
             schema = self._schema_names.get(object.schema_id)
             if schema is None:
@@ -158,7 +168,7 @@ class DescribedDatabase:
                      for n, column in enumerate(places, 1) if not column.dropped)
 
     def _indexes(self, table: Table, schema: str, columns: dict[str, DescribedColumn]) -> Iterator[SqlRelation]:
-        if not any(column.hidden for column in table.primary_key):
+        if table.primary_key and all(column in table.visible for column in table.primary_key):
             inner = tuple(DescribedColumn(n, column.name, column.type)
                           for n, column in enumerate(table.primary_key, 1))  # fmt: skip
             yield SqlRelation(self._derived.of("key", table.id), table.key_name, schema, "i", inner, table=table)

@@ -16,6 +16,7 @@ from ontolake.sql.executor.formats import quote_ident
 from ontolake.sql.pg_catalog import builtin, schema_tables, settings_table, tables
 from ontolake.sql.pg_catalog.described import DescribedDatabase
 from ontolake.sql.pg_catalog.functions import FUNCTIONS
+from ontolake.sql.plan.foreign import ForeignTable
 
 if TYPE_CHECKING:
     from ontolake.sql.commands.settings import Settings
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 class _Built:
     """The objects of a database, and the tables that were asked for. It lives as long as the catalog."""
 
-    def __init__(self, catalog: SqlCatalog, database: str) -> None:
-        self.db = DescribedDatabase(catalog, database)
+    def __init__(self, catalog: SqlCatalog, database: str, mounted: Sequence[ForeignTable] = ()) -> None:
+        self.db = DescribedDatabase(catalog, database, mounted)
         self.tables: dict[tuple[str, str], pa.Table] = {}
 
 
@@ -38,6 +39,7 @@ class SystemSession(NamedTuple):
     settings: Settings
     follow: Callable[[], None]
     version: int
+    mounted: Sequence[ForeignTable] = ()
 
 
 class SystemCatalog:
@@ -51,9 +53,12 @@ class SystemCatalog:
 
     def __init__(self, catalog: SqlCatalog, database: str, path: Sequence[str], session: SystemSession) -> None:
         kept = _built.setdefault(catalog, {})
-        if database not in kept:
-            kept[database] = _Built(catalog, database)
-        self._built = kept[database]
+        if session.mounted:  # which change without the catalog
+            self._built = _Built(catalog, database, session.mounted)
+        else:
+            if database not in kept:
+                kept[database] = _Built(catalog, database)
+            self._built = kept[database]
         self.db = self._built.db
         self.path = tuple(path)
         self._session = session
