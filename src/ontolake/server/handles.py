@@ -38,7 +38,7 @@ _SHARED_READERS = frozenset({stores.SQL.name, stores.GRAPH.name})
 _SHARED_WRITERS = frozenset({stores.SQL.name, stores.GRAPH.name, stores.DOCUMENTS.name})
 
 
-_SLOW = 0.02
+_SLOW = 0.1
 """Seconds that a read on the event loop may take; after a longer one threads read for a while."""
 _WHILE = 1.0
 
