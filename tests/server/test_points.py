@@ -162,15 +162,16 @@ def test_rights_to_a_branch_are_checked_first(served: Served) -> None:
         assert rows(served, "entity/Named", "name", "ü", token="some", ref=ref).status == 403
 
 
+@pytest.mark.slow
 def test_a_slow_read_sends_the_next_ones_to_threads(changing: Served) -> None:
     store = changing.server.stores.get("things")
     store.open_inline()
 
     def slow(opened: Any) -> Any:  # many steps of SQLite
         return opened.repository.db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
-                                            "WHERE i < 1000000) SELECT max(i) FROM n").get  # fmt: skip
+                                            "WHERE i < 3000000) SELECT max(i) FROM n").get  # fmt: skip
 
-    assert store.read_inline(slow) == 1_000_000
+    assert store.read_inline(slow) == 3_000_000
     assert store.read_inline(lambda opened: 2) is None
 
 
