@@ -4,7 +4,7 @@
 `shared_databases`, and `sqlalchemy/` a dialect of SQLAlchemy.
 
 `database` runs statements and gives `results`, or `row_streams` of queries, `descriptions` says what they take and
-give; `naming` what names mean; `types` are those of columns.
+give; `naming` what names mean, `version_names` what versions are called; `types` are those of columns.
 `sessions` gives each thread one of `transactions`, which has `connections`; a `sql_connection` (by `connecting`) has
 one of its own and belongs to no thread; `transaction_state` is what a transaction has done, `validation` whether it may
 commit, `writer_queue` who may write next, `cancellation` ends statements, and `failures` turns SQLite's errors into

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple, Unpack
 
@@ -12,10 +12,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ontolake import urls
-from ontolake.errors import Invalid, NotFound
-from ontolake.history import Damage, Garbage, Ref
+from ontolake.errors import Invalid
+from ontolake.history import Damage, Garbage
 from ontolake.history.names import MAIN
-from ontolake.sql import connecting, descriptions, maintenance, row_changes, row_streams
+from ontolake.sql import connecting, descriptions, maintenance, row_changes, row_streams, version_names
 from ontolake.sql.cancellation import RunningStatements, Timeouts, settings_of
 from ontolake.sql.catalog.column_cache import default_room
 from ontolake.sql.catalog.records import SqlCatalog, Table
@@ -148,7 +148,7 @@ class Database(VersionedTables):
         first = self._sessions.first
         if not first.closed:
             first.columns.save(first)
-            self._commands.temporary.close()
+            self.commands.temporary.close()
         self._sessions.close()
 
     @property
@@ -252,7 +252,7 @@ class Database(VersionedTables):
                 self._end(commit=True)
 
     @property
-    def _commands(self) -> SessionCommands:
+    def commands(self) -> SessionCommands:
         """What statements of this thread have set, prepared and declared."""
         if self._kept.commands is None:
             self._kept.commands = SessionCommands(self)
@@ -260,9 +260,9 @@ class Database(VersionedTables):
 
     def _begin(self, *, reads: bool = False) -> None:
         """Open a transaction of this thread."""
-        default = self._commands.settings.get("default_transaction_read_only") == "on"
+        default = self.commands.settings.get("default_transaction_read_only") == "on"
         self._sessions.begin(reads=reads or default)
-        self._commands.began()
+        self.commands.began()
 
     def _end(self, *, commit: bool) -> bool:
         """End the transaction, and what lives as long as it. Returns whether it was committed: not if it had failed."""
@@ -279,7 +279,7 @@ class Database(VersionedTables):
             committed = kept
         finally:
             if transaction is not None and self._session.transaction is None:
-                self._commands.ended(committed=committed)
+                self.commands.ended(committed=committed)
         return committed
 
     def _end_elsewhere(self, commit: bool, dirty: bool) -> None:
@@ -301,6 +301,11 @@ class Database(VersionedTables):
         return self.running.cancel(thread)
 
     @property
+    def is_alone(self) -> bool:
+        """Whether there is one session for all, as in `:memory:`."""
+        return self._sessions.is_alone
+
+    @property
     def in_transaction(self) -> bool:
         return self._session.transaction is not None
 
@@ -308,19 +313,19 @@ class Database(VersionedTables):
         """Run one statement that was read already. Raises `SqlError`."""
         sessions = self._sessions
         if statement.prepared is not None and statement.kind == "select" and as_of is None and \
-                sessions.held.session is None and not sessions.is_alone and self._commands.temporary.is_empty:
+                sessions.held.session is None and not sessions.is_alone and self.commands.temporary.is_empty:
             statement.check_parameters(params)
             found = self._point(sessions.first, statement.prepared, params)
             if found is not None:
                 return found
         if not self.running.is_running():
-            settings = self._commands.settings
+            settings = self.commands.settings
             with self.running.run(settings.seconds("statement_timeout"), settings.seconds("lock_timeout"), self):
                 return self._in_turn(statement, params, as_of)
         return self._in_turn(statement, params, as_of)
 
     def _in_turn(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
-        if self._sessions.is_alone:
+        if self.is_alone:
             with self._session.lock:  # else the transaction that is open may be that of another thread
                 return self._executed(statement, params, as_of)
         return self._executed(statement, params, as_of)
@@ -347,7 +352,7 @@ class Database(VersionedTables):
 
     def _dispatched(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
         statement.check_parameters(params)
-        kind, temporary = statement.kind, self._commands.temporary
+        kind, temporary = statement.kind, self.commands.temporary
         if temporary.takes(statement):
             return temporary.run(statement, params, past=as_of is not None)
         if kind == "select":
@@ -369,8 +374,8 @@ class Database(VersionedTables):
             return procedures.call(self, statement.names[0], statement.tree, params)
         if kind == "copy":
             return copying.run(self, statement, params)
-        if self._commands.knows(kind):
-            return self._commands.run(statement, params)
+        if self.commands.knows(kind):
+            return self.commands.run(statement, params)
         return self._control(statement)
 
     def _select(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
@@ -381,18 +386,18 @@ class Database(VersionedTables):
         if has_calls(statement.sql) and statement.tree is not None and calls_in(statement.tree):
             return self._select_numbers(statement, params)
         with self._session.reading():
-            at = None if as_of is None else self._version(as_of)
+            at = None if as_of is None else self.version_of(as_of)
             if statement.prepared is None and statement.tree is not None and is_historical(statement.tree):
                 catalog = self._session.catalog(at)
-                names = self._names(statement, catalog, at)
-                return HistoricalQuery(self, names, self._version).run(names.expanded(statement.tree), params)
-            return self._plan(statement, at).run(self._session, params, keep=True)
+                names = self.names_of(statement, catalog, at)
+                return HistoricalQuery(self, names, self.version_of).run(names.expanded(statement.tree), params)
+            return self.plan_of(statement, at).run(self._session, params, keep=True)
 
     def _select_numbers(self, statement: ParsedStatement, params: Parameters) -> Result:
         """The rows of a query that takes numbers of sequences: it writes where those stand."""
         assert statement.tree is not None
         with self._session.writing(statement.sql) as transaction:
-            names = self._names(statement, self._session.fresh_catalog(transaction), None)
+            names = self.names_of(statement, self._session.fresh_catalog(transaction), None)
             return self._answer(statement, bound(names.expanded(statement.tree), params), names, transaction)
 
     def _answer(
@@ -400,7 +405,7 @@ class Database(VersionedTables):
     ) -> Result:
         """The rows of a query without parameters that may read history or take numbers of sequences."""
         if is_historical(tree):
-            return HistoricalQuery(self, names, self._version).run(tree, ())
+            return HistoricalQuery(self, names, self.version_of).run(tree, ())
         if calls_in(tree):
             numbers = Numbers(self._session, transaction, self.database, self.schema)
             return sequences.query(tree, numbers, lambda tree: QueryPlan(statement, tree, names).run(self._session, ()))
@@ -414,14 +419,14 @@ class Database(VersionedTables):
         found = session.get(key, catalog)
         return None if found is None else plan.found(found[0])
 
-    def _plan(self, statement: ParsedStatement, at: int | None) -> QueryPlan:
+    def plan_of(self, statement: ParsedStatement, at: int | None) -> QueryPlan:
         catalog = self._session.catalog(at)
         where = (catalog, self.database, self._path)
         if at is None and statement.prepared is not None and statement.prepared[0] == where:
             plan: QueryPlan = statement.prepared[1]
             return plan
         assert statement.tree is not None
-        names = self._names(statement, catalog, at)
+        names = self.names_of(statement, catalog, at)
         if statement.is_system:
             return self._system_plan(statement, names, catalog)
         plan = QueryPlan(statement, names.expanded(statement.tree), names)
@@ -431,7 +436,7 @@ class Database(VersionedTables):
 
     def _system_plan(self, statement: ParsedStatement, names: StatementNames, catalog: SqlCatalog) -> QueryPlan:
         """The plan of a query that names system tables, or asks functions about the catalog."""
-        commands, database = self._commands, self.database or catalog.default_database()
+        commands, database = self.commands, self.database or catalog.default_database()
         session = SystemSession(commands.settings, commands.follow_path, self._session.state()[0],
                                 self.mounted.tables())
         return system_plan(statement, names, SystemCatalog(catalog, database, self._path, session))
@@ -440,40 +445,12 @@ class Database(VersionedTables):
         """Look up names without a schema in these schemas, in this order; what is created goes to the first."""
         self._path = tuple(path) or (DEFAULT_SCHEMA,)
 
-    def _names(self, statement: ParsedStatement, catalog: SqlCatalog, at: int | None) -> StatementNames:
+    def names_of(self, statement: ParsedStatement, catalog: SqlCatalog, at: int | None) -> StatementNames:
         """What the names of a statement mean."""
-        return StatementNames(statement, catalog, at, self.database, self._path, self._session.catalog, self._version,
+        return StatementNames(statement, catalog, at, self.database, self._path, self._session.catalog, self.version_of,
                               self.mounted)
 
-    def _version(self, moment: Any) -> int:
-        """The version that is meant. Raises `SqlError` if it cannot be read."""
-        if isinstance(moment, int) and not isinstance(moment, bool):
-            return self._session.check_version(moment)
-        if isinstance(moment, str) and not moment[:1].isdigit():
-            return self._named(moment)
-        from ontolake.sql.types import TIMESTAMPTZ
-
-        if not isinstance(moment, str | date) and type(moment).__name__ != "datetime64":
-            raise SqlError(f"{moment!r} is neither a version nor a time", sqlstate="22023")
-        if isinstance(moment, datetime) and moment.tzinfo is not None:
-            moment = moment.astimezone(UTC).replace(tzinfo=None)
-        stored = TIMESTAMPTZ.store(moment)
-        assert isinstance(stored, int)
-        return self._session.check_version(self._session.version_at(stored))
-
-    def _named(self, text: str) -> int:
-        """The version that a tag or another reference names. Raises `SqlError` if this branch does not have it."""
-        with self._references() as references:
-            try:
-                node = references.resolve(Ref.parse(text)).commit
-            except (NotFound, Invalid) as error:
-                raise SqlError(f"{text!r} is neither a time nor a tag or commit: {error.message}",
-                               sqlstate="22023") from error
-            if not references.lines.has(self._session.line, node):
-                raise SqlError(f"{text!r} names a commit that the branch {self.branch} does not have",
-                               sqlstate="22023", hint="open the branch that has it, or use at()")
-        return self._session.check_version(node[1])
-
+    version_of = version_names.version_of
     _explain = explanation.explained
 
     def _define(self, statement: ParsedStatement, params: Parameters) -> Result:
@@ -483,9 +460,9 @@ class Database(VersionedTables):
             return Result("CREATE INDEX", 0)
         with self._session.writing(statement.sql) as transaction:
             definer = Definer(self._session, transaction, statement, self.database, self.schema)
-            names = self._names(statement, definer.catalog, None)
+            names = self.names_of(statement, definer.catalog, None)
             if query_tables.is_query_table(tree):
-                query = query_tables.source(tree, params, self._commands.called)
+                query = query_tables.source(tree, params, self.commands.called)
                 return query_tables.create(definer, tree, names.expanded(query), names, lambda tree: self._answer(
                     statement, tree, names, transaction))
             if isinstance(tree, exp.Create) and str(tree.kind).upper() == "VIEW":
@@ -511,7 +488,7 @@ class Database(VersionedTables):
             with session.reading():
                 session.catalog().schema(name, statement.names[1] if len(statement.names) > 1 else DEFAULT_SCHEMA)
             self.database = name
-            self._commands.settings.set("search_path", statement.names[1:] or [DEFAULT_SCHEMA])
+            self.commands.settings.set("search_path", statement.names[1:] or [DEFAULT_SCHEMA])
             self.follow(statement.names[1:] or [DEFAULT_SCHEMA])
         elif statement.kind in ("begin", "begin read only"):
             self._begin(reads=statement.kind != "begin")
@@ -522,7 +499,7 @@ class Database(VersionedTables):
         else:
             marks = {"savepoint": session.savepoint, "rollback to": session.rollback_to, "release": session.release}
             marks[statement.kind](name)
-            self._commands.temporary.mark(statement.kind, name)
+            self.commands.temporary.mark(statement.kind, name)
             self.mounted.mark(statement.kind, name)
         return Result("BEGIN" if statement.kind == "begin read only" else statement.kind.upper(), 0)
 
@@ -553,7 +530,7 @@ class Database(VersionedTables):
         """
         statement, node = table_node(table)
         try:
-            return self._names(statement, catalog, None).table(node, catalog)
+            return self.names_of(statement, catalog, None).table(node, catalog)
         except UnknownNameError as error:
             error.position = None  # the user has written no statement
             raise
@@ -563,11 +540,11 @@ class Database(VersionedTables):
     def catalog(self, as_of: Version | None = None) -> SqlCatalog:
         """All tables with their columns and indexes, now or as they were."""
         with self._session.reading():
-            return self._session.catalog(None if as_of is None else self._version(as_of))
+            return self._session.catalog(None if as_of is None else self.version_of(as_of))
 
     def temporary_catalog(self) -> SqlCatalog | None:
         """The temporary tables of the session, if it has made any."""
-        return self._commands.temporary.catalog()
+        return self.commands.temporary.catalog()
 
     def version(self) -> int:
         """The number of the newest commit; 0 in a new database."""

@@ -66,14 +66,14 @@ def _outputs(db: Database, statement: ParsedStatement, catalog: SqlCatalog) -> l
     """The columns that a statement gives; None if it gives no rows."""
     kind = statement.kind
     if kind in ("select", "insert", "update", "delete", "merge", "chain"):
-        temporary = db._commands.temporary
+        temporary = db.commands.temporary
         where, statement = temporary.place(statement) if temporary.takes(statement) else (db, statement)
         with where.session.reading():
             known = catalog if where is db else where.session.catalog()
             if kind == "select" and statement.is_system:
-                return where._plan(statement, None).outputs(known)
-            names = where._names(statement, known, None)
-            return StatementOutputs(where, names, known, where._version).of(statement)
+                return where.plan_of(statement, None).outputs(known)
+            names = where.names_of(statement, known, None)
+            return StatementOutputs(where, names, known, where.version_of).of(statement)
     if kind == "explain":
         assert statement.inner is not None
         if statement.inner.parameter_count:
@@ -83,10 +83,10 @@ def _outputs(db: Database, statement: ParsedStatement, catalog: SqlCatalog) -> l
         shown = [_SETTINGS.get(name, name) for name in statement.names] or _ALL_SETTINGS
         return [Output(name, TEXT) for name in shown]
     if kind == "fetch":
-        rows = db._commands.cursors.find(statement.names[0]).rows
+        rows = db.commands.cursors.find(statement.names[0]).rows
         return [Output(field.name, from_arrow(field.type)) for field in rows.schema]
     if kind == "execute":
-        return _outputs(db, db._commands.prepared.find(statement.names[0]).statement, catalog)
+        return _outputs(db, db.commands.prepared.find(statement.names[0]).statement, catalog)
     if kind == "call":
         from ontolake.sql.history.procedures import COLUMNS
 

@@ -44,7 +44,7 @@ def execute_many(self: Database, sql: str, sets: Iterable[Parameters]) -> int:
 
 def run_many(self: Database, statement: ParsedStatement, sets: ParameterSets) -> int:
     """Run a statement that was read already, as `execute_many` does."""
-    together = statement.kind in _TOGETHER and self._commands.temporary.is_empty and not self.mounted
+    together = statement.kind in _TOGETHER and self.commands.temporary.is_empty and not self.mounted
     if not sets or not together:
         return sum(self.run(statement, each).count for each in sets)
     return self.run(statement, sets).count
@@ -57,7 +57,7 @@ def _changed_often(self: Database, statement: ParsedStatement, sets: ParameterSe
     with session.writing(statement.sql) as transaction:
         catalog = session.fresh_catalog(transaction)
         where = (catalog, self.database, self._path)
-        names = self._names(statement, catalog, None)
+        names = self.names_of(statement, catalog, None)
 
         def run(params: Parameters) -> int:
             writer = RowWriter(session.keyspace, transaction)
@@ -99,7 +99,7 @@ def _changed(
     with session.writing(statement.sql) as transaction:
         catalog = session.fresh_catalog(transaction)
         where = (catalog, self.database, self._path, *about)
-        names = self._names(statement, catalog, None)
+        names = self.names_of(statement, catalog, None)
 
         def changer(given: Mapping[str, pa.Table], writer: Writer) -> Changer:
             return Changer(session, transaction, statement, params, names, where, given, writer)

@@ -126,9 +126,9 @@ def stream(self: Database, sql: str, params: Parameters = (), *, as_of: Version 
         connection.execute(_BEGIN)
         session = connection.session
         with session.reading():
-            at = None if as_of is None else connection._version(as_of)
-            batches = connection._plan(statement, at).batches(session, params)
-        return RowStream(batches, connection, self._commands.settings.seconds("statement_timeout"))
+            at = None if as_of is None else connection.version_of(as_of)
+            batches = connection.plan_of(statement, at).batches(session, params)
+        return RowStream(batches, connection, self.commands.settings.seconds("statement_timeout"))
     except BaseException:
         connection.close()
         raise
@@ -137,5 +137,5 @@ def stream(self: Database, sql: str, params: Parameters = (), *, as_of: Version 
 def _is_streamed(database: Database, statement: ParsedStatement) -> bool:
     """Whether the rows of a query can be read as they are asked for."""
     tree = statement.tree
-    return not (database._sessions.is_alone or database.in_transaction or not database._commands.temporary.is_empty
+    return not (database.is_alone or database.in_transaction or not database.commands.temporary.is_empty
                 or database.mounted or tree is None or is_historical(tree) or calls_in(tree))

@@ -60,7 +60,7 @@ class SqlConnection(Database):
             return super().run(statement, params, self.as_of if as_of is None else as_of)
 
     def _dispatched(self, statement: ParsedStatement, params: Parameters, as_of: Version | None) -> Result:
-        temporary = self._commands.temporary
+        temporary = self.commands.temporary
         if as_of is self.as_of and not temporary.is_empty and temporary.takes(statement):
             return temporary.run(statement, params, past=False)  # which reads the other tables as they were
         return super()._dispatched(statement, params, as_of)
@@ -70,7 +70,7 @@ class SqlConnection(Database):
         somebody else has the session."""
         sessions = self._sessions
         if statement.prepared is None or statement.kind != "select" or self.as_of is not None or self._closed or \
-                not sessions.first.is_native or not self._commands.temporary.is_empty:
+                not sessions.first.is_native or not self.commands.temporary.is_empty:
             return None
         session = sessions.held.session or sessions.first
         if session.transaction is not None and session.transaction.failed:
@@ -81,17 +81,17 @@ class SqlConnection(Database):
     @property
     def settings(self) -> Settings:
         """The settings of this connection."""
-        return self._commands.settings
+        return self.commands.settings
 
     @property
     def cursors(self) -> Cursors:
         """The cursors that DECLARE has opened here."""
-        return self._commands.cursors
+        return self.commands.cursors
 
     @property
     def prepared(self) -> PreparedStatements:
         """The statements that PREPARE has kept here."""
-        return self._commands.prepared
+        return self.commands.prepared
 
     @property
     def status(self) -> str:

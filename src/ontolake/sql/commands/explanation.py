@@ -24,12 +24,12 @@ def explained(
         assert statement.inner is not None
         options, statement = {**options, **statement.options}, statement.inner
     if statement.kind == "execute":
-        statement, params = self._commands.bound(statement, params)
+        statement, params = self.commands.bound(statement, params)
     statement.check_parameters(params)
     if statement.kind != "select":
         raise UnsupportedError(f"EXPLAIN of {statement.kind.upper()} is not supported", hint="explain a SELECT")
     with self.session.reading():
-        plan = self._plan(statement, None if as_of is None else self._version(as_of))
+        plan = self.plan_of(statement, None if as_of is None else self.version_of(as_of))
         lines = plan.explain(self.session, params)
         count = took = None
         if options.get("analyze"):
