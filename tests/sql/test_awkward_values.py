@@ -51,9 +51,8 @@ def test_parameters_that_are_no_integers(db: Database) -> None:
     for value in (Decimal("Infinity"), Decimal("NaN")):
         assert rows(db, "SELECT k FROM t WHERE k = ?", value) == []
         assert rows(db, "SELECT k FROM t WHERE k < ?", value) == [(1,)]
-    with pytest.raises(DataError) as error:
-        db.execute("SELECT k FROM t WHERE k = ?", (Decimal("1E+40"),))
-    assert error.value.sqlstate == "22003"
+    assert rows(db, "SELECT k FROM t WHERE k = ?", Decimal("1E+40")) == []
+    assert rows(db, "SELECT k FROM t WHERE k < ?", Decimal("1E+40")) == [(1,)]
 
 
 def test_a_moment_that_utc_cannot_show_is_refused(db: Database) -> None:

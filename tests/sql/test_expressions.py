@@ -29,7 +29,7 @@ WRONG = [
     ("SELECT ln(0)", "2201E"), ("SELECT ln(-1.5)", "2201E"), ("SELECT ln(x - 2.5) FROM t", "2201E"),
     ("SELECT log(0)", "2201E"), ("SELECT log10(id - 1) FROM t", "2201E"), ("SELECT log(2, x - 0.5) FROM t", "2201E"),
     ("SELECT power(0, -1)", "2201F"), ("SELECT power(-8, 0.5)", "2201F"), ("SELECT exp(1000)", "22003"),
-    ("SELECT power(10.0, 400)", "22003"), ("SELECT acos(x) FROM t", "22003"),
+    ("SELECT power(10.0, 400000)", "22003"), ("SELECT acos(x) FROM t", "22003"),
     ("SELECT x / 0 FROM t", "22012"), ("SELECT x / (id - 1) FROM t", "22012"), ("SELECT x % 0.0 FROM t", "42883"),
     ("SELECT id / (x - 0.5) FROM t", "22012"), ("UPDATE t SET x = x / (x - 0.5)", "22012"),
     ("SELECT id FROM t UNION SELECT s FROM t", "42804"), ("SELECT id FROM t UNION ALL SELECT s FROM t", "42804"),

@@ -14,6 +14,18 @@ from ontolake.sql import Database, open_database
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SCRIPTS = {
+    "large numbers": """
+        CREATE TABLE amount (id INTEGER PRIMARY KEY, plain NUMERIC, wide NUMERIC(60, 10), narrow NUMERIC(10, 2));
+        INSERT INTO amount VALUES (1, 1.50, 1e45, 1.005), (2, 'NaN', 0.12345678915, 2), (3, 'Infinity', -1e49, NULL);
+        INSERT INTO amount VALUES (4, 1, 1e51, 1);
+        INSERT INTO amount VALUES (4, 1, 'Infinity', 1);
+        INSERT INTO amount SELECT 5, plain * 2, wide / 7, narrow FROM amount WHERE id = 1;
+        UPDATE amount SET plain = plain + 1e50, wide = wide * 3 WHERE id < 3;
+        SELECT * FROM amount ORDER BY id;
+        SELECT id FROM amount WHERE plain > 1e60 OR wide < 0 ORDER BY plain;
+        SELECT sum(wide), avg(wide), max(plain), min(plain), sum(narrow) FROM amount;
+        SELECT a.id, b.id FROM amount a JOIN amount b ON a.wide < b.wide ORDER BY 1, 2;
+        SELECT round(wide, 3) + narrow FROM amount""",
     "storage": """
         CREATE TYPE light AS ENUM ('red', 'green');
         CREATE TABLE kept (id INTEGER PRIMARY KEY, ids UUID[], codes CHAR(3)[], lights light[])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
 import psycopg
@@ -25,6 +25,7 @@ class Answer(NamedTuple):
     told: str = ""
 
 
+_EXACT = Context(prec=10_000)
 _OIDS = {16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 25: "text", 700: "float4", 701: "float8",
          1042: "text", 1043: "text", 1082: "date", 1083: "time", 1114: "timestamp", 1184: "timestamptz",
          1186: "interval", 1700: "numeric", 2950: "uuid", 114: "json", 3802: "jsonb", 1000: "bool[]", 1005: "int2[]",
@@ -80,8 +81,10 @@ def plain(value: Any) -> Any:
     """A value so that equal ones are the same."""
     if isinstance(value, float):
         return ("double", "nan" if math.isnan(value) else float(f"{value:.12g}"))
+    if isinstance(value, Decimal) and value.is_nan():
+        return ("number", "nan")
     if isinstance(value, Decimal | int) and not isinstance(value, bool):
-        return ("number", Decimal(value).normalize())
+        return ("number", Decimal(value).normalize(_EXACT))
     if isinstance(value, datetime | date | time):
         return ("time", value.isoformat())
     if isinstance(value, timedelta):

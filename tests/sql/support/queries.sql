@@ -290,3 +290,24 @@ SELECT jsonb_path_query('[1, "2", 3]', '+$[*]', silent => true)
 SELECT jsonb_path_exists('[{"a": 1}, {"a": 2}, 3]', 'strict $[*].a', silent => true), jsonb_path_exists('[{"a": 1}, {"a": 2}, 3]', 'lax $[*].a')
 SELECT jsonb_path_query('{"a": {"b": 1}}', 'lax $.**{last}')
 SELECT regexp_replace(E'a\nb', '^b', 'x', 'w'), E'a\nb' ~ 'a.b', regexp_like(E'a\nb', 'a.b', 'p'), regexp_like('a\b', 'a\Bb')
+SELECT 'NaN'::numeric, 'Infinity'::numeric, '-inf'::numeric, 'NaN'::numeric = 'NaN'::numeric, 'NaN'::numeric > 1e100, 'inf'::numeric - 'inf'::numeric
+SELECT 1e100 + 1, 1e-100 * 3, 12345678901234567890123456789012345678901234567890::numeric / 7, 2::numeric ^ 200, -(1e50)
+SELECT x, x + 1, x * 2, x / 3, x < 5, abs(x), round(x, 1), sign(x) FROM (VALUES (1.5::numeric), ('NaN'), ('Infinity'), ('-Infinity'), (1e45)) v(x) ORDER BY x
+SELECT sum(x), avg(x), min(x), max(x), count(x), variance(x) FROM (VALUES (1.5::numeric), (2.25), (1e45)) v(x)
+SELECT sum(x), avg(x), var_pop(x), stddev(x) FROM (VALUES ('1'::numeric), ('infinity')) v(x)
+SELECT sum(x::numeric), avg(x::numeric) FROM (VALUES ('-infinity'), ('infinity')) v(x)
+SELECT scale(1.120), min_scale(1.120), trim_scale(1.120), scale(NULL::numeric), trim_scale(0.00), scale('NaN'::numeric)
+SELECT 'NaN'::float8::numeric, 'Infinity'::float8::numeric, 'nan'::numeric::float8, '1e400'::numeric::text
+SELECT 'NaN'::numeric::int4
+SELECT 1e400::numeric::float8
+SELECT sqrt(1e60), ln(1e60), log(1e60), exp(123.456), power(2, 200.0), 1.1::numeric ^ 3000
+SELECT greatest(1e50, 2, 'NaN'::numeric), least(1e50, 2.50), coalesce(NULL, 1e50), CASE WHEN 1e50 > 3 THEN 1.0 ELSE 2 END
+SELECT mod(1e50, 7), div(1e50, 7), 1e50 % 7.5, gcd(1e40::numeric, 4e39), ceil(1e40 + 0.5), floor(-1e40 - 0.5), trunc(1e40 + 0.55, 1)
+SELECT 123.456::numeric(50, 2), 1e45::numeric(50, 2), 'NaN'::numeric(50, 2)
+SELECT 1e49::numeric(50, 2)
+SELECT 'inf'::numeric(50, 2)
+SELECT 1e50 / 0
+SELECT 'x'::text || 1e50, (1e50)::text, to_char(1e20::numeric, '9999999999999999999999'), 1e50 BETWEEN 1 AND 1e51, 1e50 IN (1, 1e50)
+SELECT factorial(40), 99999999999999999999999999999999999999 + 1, 99999999999999999999::numeric * 99999999999999999999::numeric
+SELECT row_number() OVER (PARTITION BY x ORDER BY y) FROM (VALUES (1e50, 2), (1e50, 1), (3, 1)) v(x, y)
+SELECT power('-2'::numeric, '3'), power('inf'::numeric, '-2'), 0.5678 ^ (-85), 3.789 ^ 35, 12.3 ^ (-45.6)

@@ -106,7 +106,7 @@ def _fitted_items(column: ColumnMeta, type: Type, given: pa.Array, lenient: bool
 
 def _fitted(type: Type, found: Type, given: pa.Array) -> pa.Array:
     kind = type.kind
-    if kind == found.kind and kind in (Kind.BOOLEAN, Kind.BYTES, Kind.UUID, Kind.NUMERIC):
+    if kind == found.kind and kind in (Kind.BOOLEAN, Kind.BYTES, Kind.UUID, Kind.NUMERIC) and not type.precision:
         return given.cast(type.arrow) if kind in (Kind.BOOLEAN, Kind.BYTES) else given
     if kind in _DOCUMENTS:
         if kind == Kind.JSONB and found.kind == Kind.JSON:
@@ -149,7 +149,8 @@ def _number(type: Type, found: Type, given: pa.Array) -> pa.Array:
         nearest = "half_towards_infinity" if found.kind == Kind.DECIMAL else "half_to_even"
         return pc.round(given, 0, round_mode=nearest).cast(type.arrow)
     if kind == Kind.NUMERIC:
-        if found.kind == Kind.INT64 or (found.kind == Kind.DECIMAL and found.scale <= _PLAIN_SCALE):
+        is_plain = found.kind == Kind.INT64 or (found.kind == Kind.DECIMAL and found.scale <= _PLAIN_SCALE)
+        if is_plain and not type.precision:
             return of_storage(type, given.cast(pa.string()))
         return stored_array(type, [type.store(value) for value in given.to_pylist()])
     if kind == Kind.DECIMAL and found.kind == Kind.DECIMAL and found.scale > type.scale:

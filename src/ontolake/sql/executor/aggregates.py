@@ -9,9 +9,9 @@ from typing import Any
 from sqlglot import exp
 
 from ontolake.sql.errors import SqlError, SqlSyntaxError, TypeMismatchError, UnknownNameError, UnsupportedError
-from ontolake.sql.executor import calls, casts, operators, records, row_functions, system_functions
+from ontolake.sql.executor import calls, casts, operators, records, row_functions, system_functions, wide_calls
 from ontolake.sql.executor.calls import Modifiers
-from ontolake.sql.executor.pg_types import FLOAT8, INT4, INT8, INTEGERS, TEXT, PgType
+from ontolake.sql.executor.pg_types import FLOAT8, INT4, INT8, INTEGERS, TEXT, PgType, is_wide
 from ontolake.sql.executor.scopes import CompiledQuery, Scope
 from ontolake.sql.executor.signatures import AGGREGATES, SCALARS, WINDOWS
 from ontolake.sql.executor.typed import TypedSql, merged
@@ -36,6 +36,14 @@ _PLACE_DEFAULTS: dict[str, exp.Expr] = {"vars": exp.Literal.string("{}"), "silen
                                         "create_if_missing": exp.true()}  # fmt: skip
 VARIADIC = "variadic"
 """Marks an argument that is an array of arguments."""
+
+
+def _is_wide_aggregate(name: str, type: PgType) -> bool:
+    """Whether an aggregate gives a numeric, which then is one of any size."""
+    if name in ("min", "max"):
+        return type.name == "numeric"
+    exact = ("int8", "numeric") if name == "sum" else (*INTEGERS, "numeric")
+    return name in ("sum", "avg", *_DEVIATIONS) and type.name in exact
 
 
 def is_variadic(node: exp.Expr) -> bool:
@@ -160,6 +168,8 @@ class Aggregates:
             found = TypedSql(f"count(*){filter}{over}", INT8)
         elif name == "count" and not given:
             raise SqlError("count(*) must be used to call a parameterless aggregate function", sqlstate="42809")
+        elif is_wide() and len(given) == 1 and _is_wide_aggregate(name, given[0].type):
+            found = wide_calls.aggregated(name, given[0], modifiers)
         elif name == "avg" and len(given) == 1 and given[0].type.name in (*INTEGERS, "numeric"):
             found = calls.mean(given[0], modifiers)
         elif name in _DEVIATIONS and len(given) == 1 and given[0].type.name in (*INTEGERS, "numeric") and not distinct:
@@ -222,7 +232,7 @@ class Aggregates:
         """A value to sort by."""
         if value.type.name == "json":
             raise UnknownNameError("could not identify an ordering operator for type json", sqlstate="42883")
-        if value.type.name == "jsonb":
+        if value.type.name == "jsonb" or value.type.wide:
             return operators.keyed(value)
         return casts.plain(value) if value.type.name in ("unknown", "bpchar") else value
 
@@ -353,6 +363,7 @@ class Aggregates:
         pieces, parts = [], []
         if partition:
             values = [self.expression(each, scope) for each in partition]
+            values = [operators.keyed(each) if each.type.wide else each for each in values]
             parts += values
             pieces.append("PARTITION BY " + ", ".join(casts.plain(each).sql for each in values))
         if order is not None:

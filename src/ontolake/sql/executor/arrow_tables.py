@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ontolake.sql.errors import UnsupportedError
 from ontolake.sql.executor import pg_types
 from ontolake.sql.executor.pg_types import DIGITS, PgType
 from ontolake.sql.executor.scopes import Output
@@ -27,8 +26,11 @@ def readable_table(table: pa.Table) -> ReadableTable:
     arrays, columns = [], []
     for field, column in zip(table.schema, table.columns, strict=True):
         type = pg_types.from_arrow(field.type)
-        if type.name == "numeric" and type.scale < 0:
-            column = _decimals(column, field.name)
+        if type.name == "numeric" and pg_types.is_wide():
+            column = column.cast(pa.string()) if pa.types.is_decimal(column.type) else column
+            type = pg_types.numeric(0)
+        elif type.name == "numeric" and type.scale < 0:
+            column = _decimals(column)
             type = pg_types.numeric(column.type.scale)._replace(arrow=field.type)  # as which it is handed out again
         arrays.append(_plain(column))
         columns.append((field.name, type))
@@ -53,17 +55,20 @@ def _storage(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
 
 
-def _decimals(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Numbers that are kept as text, with as many digits behind the point as the longest has."""
     texts = _storage(column)
     point = pc.find_substring(texts, ".")
     behind = pc.if_else(pc.less(point, 0), 0, pc.subtract(pc.subtract(pc.utf8_length(texts), point), 1))
     scale = int(pc.max(behind).as_py() or 0)
+    before = pc.if_else(pc.less(point, 0), pc.utf8_length(texts), point)
+    whole = pc.max(pc.subtract(before, pc.starts_with(texts, "-").cast(pa.int32()))).as_py() or 0
+    if whole + scale > DIGITS:  # which the cast does not always notice
+        raise pg_types.WideNumber
     try:
         return texts.cast(pa.decimal128(DIGITS, min(scale, DIGITS)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise UnsupportedError(f"the column {name} holds numbers that a query cannot compute with",
-                               hint=f"a NaN, an infinity, or more than {DIGITS} digits") from None
+        raise pg_types.WideNumber from None
 
 
 def answer_table(table: pa.Table, outputs: Sequence[Output]) -> pa.Table:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ontolake.sql.errors import SqlError, UnknownNameError, UnsupportedError, nearest
-from ontolake.sql.executor import casts, literals, operators, python_functions, records
+from ontolake.sql.executor import casts, literals, operators, python_functions, records, wide_calls
 from ontolake.sql.executor.pg_types import (
     DIGITS,
     FLOAT8,
@@ -20,6 +20,7 @@ from ontolake.sql.executor.pg_types import (
     TEXT,
     TIMESTAMP,
     PgType,
+    WideNumber,
     as_numeric,
     common,
     is_implicit,
@@ -215,7 +216,9 @@ def _rounded(name: str) -> Callable[[list[TypedSql]], TypedSql]:
                 return merged(f"({whole} * {power})", numeric(0), arguments)
             sql = f"CAST({name}(CAST({value.sql} AS DOUBLE) * {factor}) / {factor} AS {numeric(value.type.scale).duck})"
             return merged(sql, numeric(value.type.scale), arguments)
-        scale = min(places.value, quotient_scale())
+        if places.value > quotient_scale():
+            raise WideNumber
+        scale = places.value
         if scale >= value.type.scale:
             to = numeric(scale)
             return merged(f"CAST({value.sql} AS {to.duck})", to, arguments)
@@ -544,6 +547,8 @@ _ARITY = {"nullif": (2, 2), "round": (1, 2), "trunc": (1, 2), "mod": (2, 2), "di
 
 def called(name: str, arguments: list[TypedSql]) -> TypedSql:
     """A call of a function that gives one value for one row. Raises `UnknownNameError` (42883)."""
+    if (found := wide_calls.called(name, arguments)) is not None:
+        return found
     if name in SPECIAL:
         least, most = _ARITY.get(name, (1, 99))
         if not least <= len(arguments) <= most:

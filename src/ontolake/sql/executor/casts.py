@@ -16,6 +16,7 @@ from ontolake.sql.executor.pg_types import (
     PgType,
     as_numeric,
     is_implicit,
+    is_wide,
     numeric,
     quotient_scale,
 )
@@ -33,7 +34,7 @@ def converted(given: TypedSql, to: PgType, *, explicit: bool = False) -> TypedSq
     source = given.type
     if source.name == "unknown":
         return _from_unknown(given, to, explicit)
-    if source == to:
+    if source == to and not (to.wide and to.precision):
         return given
     if not explicit and not is_implicit(source, to):
         raise TypeMismatchError(f"{source.shown} does not become {to.shown} by itself", hint="convert it with CAST")
@@ -74,7 +75,11 @@ def _sql(sql: str, source: PgType, to: PgType, explicit: bool) -> tuple[str, PgT
     if to.name in REGS and source.family == "N":
         return f"CAST({sql} AS BIGINT)", to
     if to.name == "numeric":
-        return _numeric(sql, source, to)
+        return _wide(sql, source, to) if is_wide() else _numeric(sql, source, to)
+    if source.wide and to.name in INTEGERS:
+        return f"CAST({python_functions.call('wide_integer', sql, literals.quoted(to.shown))} AS {to.duck})", to
+    if source.wide and to.name in ("float4", "float8"):
+        return f"CAST({python_functions.call('wide_double', sql)} AS {to.duck})", to
     if source.name == to.name:  # only nanoseconds differ
         return (f"CAST({sql} AS {to.duck})", to) if source.fine != to.fine else (sql, to)
     if (
@@ -102,6 +107,21 @@ def _moment(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
     return f"CAST({sql} AS {to._replace(fine=False).duck})", to._replace(fine=False)
 
 
+def _wide(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
+    """A conversion to a numeric of any size."""
+    if source.family != "N" and source.name != "jsonb":
+        raise TypeMismatchError(f"cannot cast type {source.shown} to numeric", sqlstate="42846")
+    if source.name in ("float4", "float8"):
+        sql = f"printf('%.{15 if source.name == 'float8' else 6}g', CAST({sql} AS DOUBLE))"
+    if not source.wide:
+        sql = python_functions.call("wide_text", f"CAST({sql} AS VARCHAR)")
+    return _fitted(sql, to), numeric(0)
+
+
+def _fitted(sql: str, to: PgType) -> str:
+    return python_functions.call("wide_fitted", sql, str(to.precision), str(to.scale)) if to.precision else sql
+
+
 def _numeric(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
     if source.family != "N" and source.name != "jsonb":
         raise TypeMismatchError(f"cannot cast type {source.shown} to numeric", sqlstate="42846")
@@ -117,6 +137,8 @@ def _numeric(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
 
 
 def _from_json(sql: str, to: PgType) -> tuple[str, PgType]:
+    if to.name == "numeric" and is_wide():
+        return _wide(sql, PgType("jsonb"), to)
     to = numeric(quotient_scale()) if to.name == "numeric" and not to.precision else to
     return f"CAST({sql} AS {to.duck})", to
 
@@ -127,6 +149,8 @@ def _from_text(sql: str, source: PgType, to: PgType) -> tuple[str, PgType]:
         wrong = f"error('invalid input value for enum {to.name}: ' || {sql})"
         found = f"list_position({literals.enum_list(to)}, {sql}) - 1"
         return f"CASE WHEN {sql} IS NOT NULL THEN coalesce({found}, CAST({wrong} AS INTEGER)) END", to
+    if to.name == "numeric" and is_wide():
+        return _fitted(python_functions.call("wide_text", sql), to), numeric(0)
     if to.name == "numeric" and not to.precision:
         to = numeric(quotient_scale())
     if to.name in REGS:
@@ -164,6 +188,8 @@ def as_text(sql: str, source: PgType) -> str:
         return f"rtrim({sql}, ' ')"
     if name in ("float4", "float8"):
         return python_functions.call(f"{name}_text", sql)
+    if source.wide:
+        return sql
     if name == "numeric" and source.scale:  # DuckDB may leave out the zero before the point
         return f"regexp_replace(CAST({sql} AS VARCHAR), '^(-?)\\.', '\\10.')"
     if name == "interval":

@@ -10,28 +10,40 @@ from ontolake.sql.errors import SqlError
 _WIDE = Context(prec=120, rounding=ROUND_HALF_UP)
 _SIGNIFICANT = 16
 """Digits that a result has at least."""
+_MOST_SCALE = 1000
+"""Digits behind the point that a result has at most."""
+_LARGEST = 131_072
+"""Digits that a number has at most."""
 
 
-def _rounded(value: Decimal, scale: int) -> Decimal:
+def _rounded(value: Decimal, scale: int, context: Context) -> Decimal:
     try:
-        return value.quantize(Decimal(1).scaleb(-max(scale, 0)), ROUND_HALF_UP, _WIDE)
+        return value.quantize(Decimal(1).scaleb(-min(max(scale, 0), _MOST_SCALE)), ROUND_HALF_UP, context)
     except InvalidOperation:
         raise SqlError("value overflows numeric format", sqlstate="22003") from None
+
+
+def _room(context: Context, digits: int) -> Context:
+    """A context with room for so many digits."""
+    if digits <= context.prec - 20 and context is _WIDE:
+        return context
+    return Context(prec=max(digits, 20) + 20, rounding=ROUND_HALF_UP, Emax=999_999, Emin=-999_999)
 
 
 def _scale_of(value: Decimal) -> int:
     return max(0, -int(value.as_tuple().exponent))
 
 
-def quotient(a: Decimal, b: Decimal) -> Decimal:
+def quotient(a: Decimal, b: Decimal, context: Context = _WIDE) -> Decimal:
     """A quotient with the digits that PostgreSQL chooses: 16 that matter at least."""
     if not b:
         raise SqlError("division by zero", sqlstate="22012")
     weight_a, first_a = _weight(a)
     weight_b, first_b = _weight(b)
     weight = weight_a - weight_b - (1 if first_a <= first_b else 0)
-    scale = max(16 - weight * 4, -int(a.as_tuple().exponent), -int(b.as_tuple().exponent), 0)
-    return _WIDE.divide(a, b).quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+    scale = min(max(16 - weight * 4, _scale_of(a), _scale_of(b)), _MOST_SCALE)
+    context = _room(context, max(a.adjusted() - b.adjusted(), 0) + scale)
+    return context.divide(a, b).quantize(Decimal(1).scaleb(-scale), context=context)
 
 
 def _weight(value: Decimal) -> tuple[int, int]:
@@ -50,22 +62,25 @@ def whole_quotient(a_text: str, b_text: str) -> Decimal:
     return _WIDE.divide_int(a, b)
 
 
-def square_root(text: str) -> Decimal:
+def square_root(text: str, context: Context = _WIDE) -> Decimal:
     value = Decimal(text)
     if value < 0:
         raise SqlError("cannot take square root of a negative number", sqlstate="2201F")
-    return _root(value)
+    return _root(value, context)
 
 
-def _root(value: Decimal) -> Decimal:
-    scale = _SIGNIFICANT - ((_weight(value)[0] + 1) * 2 - 1)
-    return _rounded(_WIDE.sqrt(value), max(scale, _scale_of(value)))
+def _root(value: Decimal, context: Context) -> Decimal:
+    scale = max(_SIGNIFICANT - ((_weight(value)[0] + 1) * 2 - 1), _scale_of(value))
+    context = _room(context, abs(value.adjusted()) + min(scale, _MOST_SCALE))
+    return _rounded(context.sqrt(value), scale, context)
 
 
 def _log_weight(value: Decimal) -> int:
     """How many digits the natural logarithm of a number has before the point, about."""
-    found = abs(_WIDE.ln(value))
-    return int(found.log10(_WIDE)) if found else 0
+    if Decimal("0.9") <= value <= Decimal("1.1"):
+        apart = abs(value - 1)
+        return apart.adjusted() if apart else 0
+    return int(abs(_WIDE.ln(value)).log10(_WIDE))
 
 
 def _check_positive(value: Decimal) -> None:
@@ -74,61 +89,69 @@ def _check_positive(value: Decimal) -> None:
         raise SqlError(f"cannot take logarithm of {what}", sqlstate="2201E")
 
 
-def natural_logarithm(text: str) -> Decimal:
+def natural_logarithm(text: str, context: Context = _WIDE) -> Decimal:
     value = Decimal(text)
     _check_positive(value)
-    return _rounded(_WIDE.ln(value), max(_SIGNIFICANT - _log_weight(value), _scale_of(value)))
+    scale = max(_SIGNIFICANT - _log_weight(value), _scale_of(value))
+    context = _room(context, min(scale, _MOST_SCALE) + 10)
+    return _rounded(context.ln(value), scale, context)
 
 
-def logarithm(base_text: str, text: str) -> Decimal:
+def logarithm(base_text: str, text: str, context: Context = _WIDE) -> Decimal:
     base, value = Decimal(base_text), Decimal(text)
     for each in (base, value):
         _check_positive(each)
-    below = _WIDE.ln(base)
-    if below == 0:
+    if base == 1:
         raise SqlError("division by zero", sqlstate="22012")
-    found = _WIDE.divide(_WIDE.ln(value), below)
     scale = max(_SIGNIFICANT - _log_weight(value) + _log_weight(base), _scale_of(base), _scale_of(value))
-    return _rounded(found, scale)
+    context = _room(context, min(max(scale, 0), _MOST_SCALE) + 50)
+    return _rounded(context.divide(context.ln(value), context.ln(base)), scale, context)
 
 
-def exponential(text: str) -> Decimal:
+def exponential(text: str, context: Context = _WIDE) -> Decimal:
     value = Decimal(text)
-    if abs(value) > 6000:
+    if value > 6000:
         raise SqlError("value overflows numeric format", sqlstate="22003")
-    scale = _SIGNIFICANT - int(value * Decimal("0.4342944819"))
-    return _rounded(_WIDE.exp(value), max(scale, _scale_of(value)))
+    scale = max(_SIGNIFICANT - int(value * Decimal("0.4342944819")), _scale_of(value))
+    context = _room(context, int(abs(value)) // 2 + min(scale, _MOST_SCALE))
+    return _rounded(Decimal(0) if value < -6000 else context.exp(value), scale, context)
 
 
-def power(base_text: str, text: str) -> Decimal:
+def power(base_text: str, text: str, context: Context = _WIDE) -> Decimal:
     base, value = Decimal(base_text), Decimal(text)
     if base == 0 and value < 0:
         raise SqlError("zero raised to a negative power is undefined", sqlstate="2201F")
     if base < 0 and value != value.to_integral_value():
         raise SqlError("a negative number raised to a non-integer power yields a complex result", sqlstate="2201F")
     if base == 0 or value == 0:
-        return _rounded(Decimal(1 if value == 0 else 0), max(_SIGNIFICANT, _scale_of(base), _scale_of(value)))
+        scale = max(_SIGNIFICANT, _scale_of(base), _scale_of(value))
+        return _rounded(Decimal(1 if value == 0 else 0), scale, context)
     size = _WIDE.multiply(value, _WIDE.log10(abs(base)))
-    if abs(size) > 60:
+    if abs(size) > (60 if context is _WIDE else _LARGEST):
         if size < 0:
             return Decimal(0)
         raise SqlError("value overflows numeric format", sqlstate="22003")
-    scale = max(_SIGNIFICANT - int(size), _scale_of(base), _scale_of(value))
-    return _rounded(_WIDE.power(base, value), scale)
+    if value == value.to_integral_value() and abs(value) < 2**31:
+        scale = min(max(_SIGNIFICANT, _scale_of(base)), _MOST_SCALE)
+    else:
+        scale = min(max(_SIGNIFICANT - int(size), _scale_of(base), _scale_of(value)), _MOST_SCALE)
+    context = _room(context, int(abs(size)) + scale)
+    return _rounded(context.power(base, value), scale, context)
 
 
-def variance(count: str, total: str, squares: str, kind: str) -> Decimal | None:
+def variance(count: str, total: str, squares: str, kind: str, context: Context = _WIDE) -> Decimal | None:
     """The variance or deviation of numbers, from how many they are, their sum and the sum of their squares."""
     number = Decimal(count)
     name, _, form = kind.partition(":")
     if number == 0 or (form == "sample" and number == 1):
         return None
-    above = _WIDE.subtract(_WIDE.multiply(number, Decimal(squares)), _WIDE.multiply(Decimal(total), Decimal(total)))
+    square = context.multiply(Decimal(total), Decimal(total))
+    above = context.subtract(context.multiply(number, Decimal(squares)), square)
     if above <= 0:
         return Decimal(0)
     below = number * (number - 1 if form == "sample" else number)
-    found = quotient(above, below)
-    return found if name == "variance" else _root(found)
+    found = quotient(above, below, context)
+    return found if name == "variance" else _root(found, context)
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Decimal | None], int]] = {

@@ -286,6 +286,9 @@ class Expressions(Forms):
         if not array.type.is_array:
             raise SqlError("op ANY/ALL (array) requires array on right side", sqlstate="42809")
         one, _ = operators.alike(operator, value, TypedSql("NULL", array.type.element))
+        if array.type.wide or value.type.wide:
+            raise UnsupportedError("ANY and ALL of an array are not supported for numbers of more than 38 digits",
+                                   hint="use IN, or unnest() in a query")
         name = self.fresh()
         sql = f"({one.sql} {operator} {word}(SELECT unnest({array.sql}) AS {name}))"
         if array.text is None and not isinstance(inner, exp.Array):  # of an array that is NULL nothing is known

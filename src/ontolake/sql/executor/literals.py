@@ -10,8 +10,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from ontolake.sql.errors import DataError, UnsupportedError
-from ontolake.sql.executor.pg_types import DIGITS, INTEGERS, VECTORS, PgType, numeric
-from ontolake.sql.types import moments, spans
+from ontolake.sql.executor.pg_types import DIGITS, INTEGERS, VECTORS, PgType, WideNumber, is_wide, numeric
+from ontolake.sql.types import moments, numerics, spans
 
 _LIMITS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 _MONTHS = {name: number for number, name in enumerate(
@@ -94,16 +94,19 @@ _ANY_NUMERIC = PgType("numeric", 0, -1)
 
 
 def number(value: Decimal, type: PgType = _ANY_NUMERIC) -> tuple[str, PgType]:
-    """A numeric in DuckDB's SQL. Raises `UnsupportedError` for more digits than it holds, `DataError`."""
+    """A numeric in DuckDB's SQL. Raises `WideNumber` for more digits than it holds, and `DataError`."""
+    if is_wide():
+        text = numerics.text_of(value)
+        return quoted(numerics.fitted(text, type.precision, type.scale) if type.precision else text), numeric(0)
     if not value.is_finite():
-        raise UnsupportedError("numeric has no NaN or infinity here", hint="use double precision")
+        raise WideNumber
     scale = max(0, -int(value.as_tuple().exponent))
     digits = max(len(value.as_tuple().digits) + max(0, int(value.as_tuple().exponent)), scale)
     if digits > DIGITS:
         if type.scale >= 0 and value.adjusted() < DIGITS - type.scale:
             value = round(value, type.scale)
             return number(value, type)
-        raise DataError(f"{value} has more than {DIGITS} digits", sqlstate="22003")
+        raise WideNumber
     text = f"{value:f}"
     if type.precision:
         return f"CAST({quoted(text)} AS {type.duck})", type

@@ -60,8 +60,7 @@ def number_text(text: str, pattern: str) -> str:
         shown = _roman(int(value.to_integral_value(ROUND_HALF_UP))) if value.is_finite() else "#" * 15
         return shown.rjust(15 if template.fill else 0)
     if template.scientific:
-        digits = f"{value:.{template.behind}E}" if value.is_finite() else "#." + "#" * (template.behind + 4)
-        shown = re.sub(r"E([+-])(\d)$", r"E\g<1>0\2", digits).lower()
+        shown = _scientific(value, template.behind) if value.is_finite() else "#." + "#" * (template.behind + 4)
         return shown if value < 0 or not template.fill else f" {shown}"
     with localcontext() as context:
         context.prec = 1000
@@ -79,6 +78,18 @@ def number_text(text: str, pattern: str) -> str:
         whole = ""  # which takes a blank instead
     digits = whole + ("." + fraction if template.behind else "")
     return _Writer(template, digits, room - len(whole), value < 0).written()
+
+
+def _scientific(value: Decimal, places: int) -> str:
+    """A number with one digit before its point, and an exponent of two digits at least."""
+    unit = Decimal(1).scaleb(-places)
+    exponent = value.adjusted() if value else 0
+    with localcontext() as context:
+        context.prec = 200_000
+        figures = value.scaleb(-exponent).quantize(unit, ROUND_HALF_UP)
+        if abs(figures) >= 10:
+            exponent, figures = exponent + 1, (figures / 10).quantize(unit, ROUND_HALF_UP)
+    return f"{figures:f}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
 
 
 class _Writer:

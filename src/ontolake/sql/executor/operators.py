@@ -26,6 +26,7 @@ from ontolake.sql.executor.pg_types import (
     PgType,
     as_numeric,
     common,
+    is_wide,
     numeric,
     quotient_scale,
 )
@@ -93,11 +94,15 @@ def compared(operator: str, left: TypedSql, right: TypedSql) -> TypedSql:
 def matched(operator: str, left: TypedSql, right: TypedSql) -> tuple[TypedSql, TypedSql]:
     """Two operands as values that DuckDB compares as PostgreSQL does."""
     left, right = alike(operator, left, right)
+    if is_wide() and "numeric" in (left.type.name, right.type.name) and left.type.family == right.type.family == "N":
+        return keyed(casts.converted(left, numeric(0))), keyed(casts.converted(right, numeric(0)))
     return (keyed(left), keyed(right)) if left.type.name == right.type.name == "jsonb" else (left, right)
 
 
 def keyed(given: TypedSql) -> TypedSql:
-    """A jsonb value as bytes that sort as it does."""
+    """A jsonb value, or a numeric of any size, as bytes that sort as it does."""
+    if given.type.wide:
+        return merged(python_functions.call("wide_key", given.sql), BYTEA, [given])
     return merged(python_functions.call("jsonb_key", given.sql), BYTEA, [given])
 
 
@@ -249,6 +254,8 @@ def finite(sql: str, parts: tuple[str, ...], type: PgType) -> str:
 
 def _decimals(operator: str, left: TypedSql, right: TypedSql) -> TypedSql:
     left, right = casts.converted(left, as_numeric(left.type)), casts.converted(right, as_numeric(right.type))
+    if is_wide():
+        return wide(operator, [left, right])
     one, other = left.type, right.type
     if operator == "/":
         return divided(left, right)
@@ -263,6 +270,14 @@ def _decimals(operator: str, left: TypedSql, right: TypedSql) -> TypedSql:
     scale = max(one.scale, other.scale)
     type = numeric(scale, min(DIGITS, whole + scale + 1))
     return merged(f"({left.sql} {operator} {right.sql})", type, (left, right))
+
+
+def wide(name: str, given: list[TypedSql]) -> TypedSql:
+    """An operator or function of numerics of any size."""
+    values = [casts.converted(each, numeric(0)) for each in given]
+    function = {1: "wide_one", 2: "wide_two"}[len(values)]
+    sql = python_functions.call(function, *(each.sql for each in values), literals.quoted(name))
+    return merged(sql, numeric(0), values)
 
 
 def divided(left: TypedSql, right: TypedSql) -> TypedSql:
@@ -330,6 +345,11 @@ def power(left: TypedSql, right: TypedSql) -> TypedSql:
     types = {left.type.name, right.type.name}
     if not all(each.type.family == "N" or each.type.name == "unknown" for each in (left, right)):
         raise missing("^", left.type, right.type)
+    if is_wide() and "numeric" in types and not types & {"float4", "float8"}:
+        return wide("power", [left, right])
+    if "numeric" in types and "unknown" in types and not types & {"float4", "float8"}:
+        to = PgType("numeric", 0, -1)
+        return power(*(casts.converted(each, to) if each.type.name == "unknown" else each for each in (left, right)))
     if "numeric" in types and not types & {"float4", "float8", "unknown"}:
         texts = [casts.as_text(each.sql, each.type) for each in (left, right)]
         return merged(python_functions.exact("exact_power", *texts), numeric(quotient_scale()), (left, right))
@@ -352,6 +372,8 @@ def negated(given: TypedSql) -> TypedSql:
         return integer(-given.value)
     if given.type.family not in "NT":
         raise missing("-", given.type)
+    if given.type.wide:
+        return wide("neg", [given])
     sql = f"(- {given.sql})"
     return merged(f"CAST({sql} AS {given.type.duck})" if given.type.name in INTEGERS else sql, given.type, (given,))
 

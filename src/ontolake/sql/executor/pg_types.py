@@ -41,6 +41,24 @@ def with_quotient_scale(scale: int) -> Iterator[None]:
         _quotient_scale.reset(token)
 
 
+_wide: ContextVar[bool] = ContextVar("wide", default=False)
+
+
+def is_wide() -> bool:
+    """Whether the statement that is compiled has numerics of any size, as texts."""
+    return _wide.get()
+
+
+@contextmanager
+def with_wide_numbers() -> Iterator[None]:
+    """Compile a statement with numerics of any size."""
+    token = _wide.set(True)
+    try:
+        yield
+    finally:
+        _wide.reset(token)
+
+
 class PgType(NamedTuple):
     """A type. `scale` is that of a numeric in DuckDB, `length` that of varchar(n) and char(n).
 
@@ -58,6 +76,8 @@ class PgType(NamedTuple):
     """The names and types of a row's fields."""
     arrow: pa.DataType | None = None
     """The Arrow type of a numeric column without digits, as which it is handed out again."""
+    wide: bool = False
+    """Whether a numeric is a text, of any size and with its own scale."""
     modifier: int = -1
     """What PostgreSQL keeps of the numbers in parentheses, of a column as it is; -1 if there are none."""
 
@@ -87,6 +107,8 @@ class PgType(NamedTuple):
         """The type in DuckDB."""
         if self.is_array:
             return f"{self.element.duck}[]"
+        if self.name == "numeric" and self.wide:
+            return "VARCHAR"
         if self.name == "numeric":
             return f"DECIMAL({self.precision or DIGITS}, {self.scale})"
         if self.fine:
@@ -140,12 +162,16 @@ PREFERRED = {"float8", "text", "timestamptz", "bool", "interval"}
 
 
 def numeric(scale: int, precision: int = 0) -> PgType:
-    return PgType("numeric", precision, scale)
+    return PgType("numeric", wide=True) if _wide.get() else PgType("numeric", precision, scale)
 
 
 def as_numeric(type: PgType) -> PgType:
     """The numeric that holds a number exactly."""
     return type if type.name == "numeric" else numeric(0, {"int2": 5, "int4": 10, "int8": 19}.get(type.name, 0))
+
+
+class WideNumber(Exception):
+    """A statement needs numerics that DuckDB does not have; it is compiled again with those of ours."""
 
 
 def is_implicit(given: PgType, wanted: PgType) -> bool:
@@ -212,11 +238,13 @@ def from_node(node: exp.Expr, enums: Mapping[str, PgType] | None = None) -> PgTy
     numbers = [int(each.name) for each in node.expressions if each.name.isdigit()]
     if name == "DECIMAL":
         if not numbers:
-            return PgType("numeric", 0, -1)
+            return PgType("numeric", 0, -1, wide=_wide.get())
         precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
-        if not 1 <= precision <= DIGITS or scale > precision:
-            raise UnsupportedError(f"numeric({precision}, {scale}) is not supported", hint="38 digits at most")
-        return numeric(scale, precision)
+        if not 1 <= precision <= 1000 or scale > precision:
+            raise UnsupportedError(f"numeric({precision}, {scale}) is not supported", hint="1000 digits at most")
+        if precision > DIGITS and not _wide.get():
+            raise WideNumber
+        return PgType("numeric", precision, scale, wide=_wide.get())
     if name == "FLOAT" and numbers:
         return FLOAT4 if numbers[0] <= 24 else FLOAT8
     found = _SQL_NAMES.get(name)
@@ -305,6 +333,8 @@ def to_arrow(type: PgType, given: pa.DataType) -> pa.DataType:
     """The Arrow type that a column of this type is handed out with; `given` is the one from DuckDB."""
     if type.is_array and pa.types.is_list(given):
         return pa.list_(to_arrow(type.element, given.value_type))
+    if type.wide:
+        return NUMERIC_ARROW
     if type.arrow is not None:
         return type.arrow
     if type.labels:

@@ -23,9 +23,10 @@ from ontolake.sql.executor import (
     number_formats,
     patterns,
     text_functions,
+    wide_numbers,
 )
 from ontolake.sql.executor.connections import define
-from ontolake.sql.executor.pg_types import DIGITS, QUOTIENT_SCALES, PgType, quotient_scale
+from ontolake.sql.executor.pg_types import DIGITS, QUOTIENT_SCALES, PgType, WideNumber, quotient_scale
 from ontolake.sql.types import documents
 
 _CONTEXT = Context(prec=120, rounding=ROUND_HALF_UP)
@@ -64,6 +65,10 @@ def _over_columns(apply: Callable[..., Any], type: pa.DataType, arity: int) -> C
             return pa.array([None if None in row else apply(*row) for row in zip(*lists, strict=True)], type)
         except SqlError as error:
             raise ValueError(f"{error.sqlstate}|{error}") from None
+        except WideNumber:
+            raise ValueError(f"22003|{TOO_FINE}") from None
+        except ArithmeticError:
+            raise ValueError("22003|value out of range") from None
 
     # DuckDB counts the parameters of what it is given
     by_arity: dict[int, Callable[..., pa.Array]] = {
@@ -108,7 +113,10 @@ def exact(name: str, *texts: str) -> str:
             return None
         if found.adjusted() + scale >= DIGITS:
             raise SqlError(TOO_LARGE, sqlstate="22003")
-        return found.quantize(unit, context=_CONTEXT)
+        rounded = found.quantize(unit, context=_CONTEXT)
+        if rounded != found:
+            raise SqlError(TOO_FINE, sqlstate="22003")
+        return rounded
 
     full = f"onto_{name}_{scale}"
     define(full, lambda root: root.create_function(full, _over_columns(settled, type, arity), ["VARCHAR"] * arity,
@@ -118,6 +126,7 @@ def exact(name: str, *texts: str) -> str:
 
 
 TOO_LARGE = "a numeric value is out of range: it has more than 38 digits"
+TOO_FINE = "a numeric value has more digits behind the point than 38 digits leave room for"
 
 
 def _decimals(apply: Callable[[Decimal, Decimal], Decimal], scale: int) -> Callable[..., pa.Array]:
@@ -267,6 +276,15 @@ _FUNCTIONS: dict[str, _Function] = {
     "bytes_trim": _Function(text_functions.trimmed_bytes, ("BLOB", "BLOB", "VARCHAR"), "BLOB"),
     "bytes_place": _Function(lambda data, part: data.find(part) + 1, ("BLOB", "BLOB"), "INTEGER"),
     "bytes_overlay": _Function(text_functions.overlaid_bytes, ("BLOB", "BLOB", "INTEGER", "INTEGER"), "BLOB"),
+    "wide_text": _Function(wide_numbers.read, ("VARCHAR",), "VARCHAR"),
+    "wide_fitted": _Function(wide_numbers.fitted, ("VARCHAR", "INTEGER", "INTEGER"), "VARCHAR"),
+    "wide_key": _Function(wide_numbers.key, ("VARCHAR",), "BLOB"),
+    "wide_integer": _Function(wide_numbers.whole, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "wide_double": _Function(wide_numbers.double, ("VARCHAR",), "DOUBLE"),
+    "wide_one": _Function(wide_numbers.of_one, ("VARCHAR", "VARCHAR"), "VARCHAR"),
+    "wide_two": _Function(wide_numbers.of_two, ("VARCHAR", "VARCHAR", "VARCHAR"), "VARCHAR"),
+    "wide_scale": _Function(wide_numbers.scale, ("VARCHAR", "VARCHAR"), "INTEGER"),
+    "wide_several": _Function(wide_numbers.of_several, ("VARCHAR[]", "VARCHAR"), "VARCHAR"),
     "degrees": _Function(angles.of_degrees, ("DOUBLE", "VARCHAR"), "DOUBLE"),
     "atan2d": _Function(angles.atan2d, ("DOUBLE", "DOUBLE"), "DOUBLE"),
     "json_get": _Function(json_functions.get, ("VARCHAR", "VARCHAR[]", "VARCHAR"), "VARCHAR"),

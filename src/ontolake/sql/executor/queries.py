@@ -137,7 +137,7 @@ class Queries(FromCompiler):
             value = literal if literal is not None else TypedSql(f"{name}.c{n}", output.type)
             if value.type == type:
                 found = value
-            elif type.name == "numeric" and value.type.family == "N":
+            elif type.name == "numeric" and value.type.family == "N" and not type.wide:
                 found = TypedSql(f"CAST({value.sql} AS {type.duck})", type)
             else:
                 found = casts.converted(value, type, explicit=value.type.name != "unknown")
@@ -167,6 +167,8 @@ class Queries(FromCompiler):
                 found = TEXT
             if found.name == "json" and (verb != "UNION" or node.args.get("distinct")):
                 raise SqlError("could not identify an equality operator for type json", sqlstate="42883")
+            if verb != "UNION" or node.args.get("distinct"):
+                _check_distinct(found, verb)
             outputs.append(Output(one.name, found))
         arms = [self._matching_arm(each, outputs) for each in (left, right)]
         word = verb if node.args.get("distinct") else f"{verb} ALL"
@@ -178,8 +180,8 @@ class Queries(FromCompiler):
 
     def _matching_arm(self, query: CompiledQuery, outputs: Sequence[Output]) -> str:
         """An arm of a set operation. DuckDB brings numbers together itself."""
-        types = [query.outputs[n].type if each.type.family == query.outputs[n].type.family == "N" else each.type
-                 for n, each in enumerate(outputs)]  # fmt: skip
+        types = [query.outputs[n].type if each.type.family == query.outputs[n].type.family == "N" and not each.type.wide
+                 else each.type for n, each in enumerate(outputs)]  # fmt: skip
         return self._cast_arm(query, types)
 
     def _values(self, node: exp.Values, parent: Scope | None) -> CompiledQuery:
@@ -213,6 +215,7 @@ class Queries(FromCompiler):
                     "invalid UNION/INTERSECT/EXCEPT ORDER BY clause",
                     hint="only result column names can be used, not expressions or functions",
                 )
+            _check_distinct(query.outputs[place].type, "ORDER BY of a set operation")
             parts.append(f"{place + 1}{direction(each)}")
         by = f" ORDER BY {', '.join(parts)}" if parts else ""
         return by + self._limits(node, scope)
@@ -409,6 +412,7 @@ class Queries(FromCompiler):
         value = chosen if isinstance(chosen, TypedSql) else self.expression(chosen, scope)
         if value.type.name == "json":
             raise SqlError("could not identify an equality operator for type json", sqlstate="42883")
+        _check_distinct(value.type, "GROUP BY")
         return self._output(value) if value.type.name == "unknown" else value
 
     def _check_groups(self, values: Sequence[TypedSql], scope: Scope, groups: dict[str, TypedSql]) -> list[str]:
@@ -458,6 +462,7 @@ class Queries(FromCompiler):
         for output in outputs:
             if output.type.name == "json" and clause.args.get("on") is None:
                 raise SqlError("could not identify an equality operator for type json", sqlstate="42883")
+            _check_distinct(output.type, "DISTINCT")
         texts = {value.sql for value in values}
         on = clause.args.get("on")
         if on is None:
@@ -480,6 +485,13 @@ class Queries(FromCompiler):
 def _is_shown(output: Output) -> bool:
     """Whether values are handed out as text: rows, and numbers that stand for names."""
     return output.type.name.rstrip("[]") == "record" or output.type.name in REGS or output.type.name in VECTORS
+
+
+def _check_distinct(type: PgType, clause: str) -> None:
+    """Raise `UnsupportedError` for a numeric that is a text: equal ones may have different scales."""
+    if type.wide:
+        raise UnsupportedError(f"{clause} is not supported for numbers of more than 38 digits, NaN and infinities",
+                               hint="convert them to double precision, or to text")
 
 
 def _outputs(outputs: Sequence[Output], names: Sequence[str]) -> list[Output]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -11,7 +12,13 @@ from ontolake.sql.errors import SqlError
 from ontolake.sql.executor import connections
 from ontolake.sql.executor.arrow_tables import ReadableTable, answer_table, readable_table
 from ontolake.sql.executor.failures import translated
-from ontolake.sql.executor.pg_types import QUOTIENT_SCALES, PgType, with_quotient_scale
+from ontolake.sql.executor.pg_types import (
+    QUOTIENT_SCALES,
+    PgType,
+    WideNumber,
+    with_quotient_scale,
+    with_wide_numbers,
+)
 from ontolake.sql.executor.python_functions import TOO_LARGE
 from ontolake.sql.executor.queries import Queries
 from ontolake.sql.executor.scopes import CompiledQuery
@@ -20,6 +27,8 @@ from ontolake.sql.plan.compiled_statements import CompiledStatements
 from ontolake.sql.syntax.statements import Parameters, bound
 from ontolake.sql.types import Type
 
+_DECIMALS = re.compile("DECIMAL|numeric|38 digits|INT128|HUGEINT|^Value out of range$", re.IGNORECASE)
+"""What DuckDB says of numbers that are too large for it."""
 Keys = Mapping[str, Sequence[str]]
 """The columns of tables that make a row unique, by the names of the tables."""
 Enums = Mapping[str, Type]
@@ -40,6 +49,17 @@ def compiled(
         raise SqlError("the statement is nested too deeply", sqlstate="54001") from error
 
 
+def described(
+    tree: exp.Expr, tables: Mapping[str, ReadableTable], keys: Keys | None = None, enums: Enums | None = None
+) -> CompiledQuery:
+    """A statement that is compiled to learn what it gives, with numerics of any size if it needs them."""
+    try:
+        return compiled(tree, tables, keys, enums)
+    except WideNumber:
+        with with_wide_numbers():
+            return compiled(tree, tables, keys, enums)
+
+
 def run(
     tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None = None, enums: Enums | None = None,
     parameters: Parameters | None = None, kept: CompiledStatements | None = None,
@@ -48,6 +68,35 @@ def run(
 
     A tree with parameters comes with their values; `kept` has what it was compiled to before, with the same keys.
     """
+    try:
+        return _run_plain(tree, tables, keys, enums, parameters, kept)
+    except WideNumber:
+        return _run_wide(tree, tables, keys, enums, parameters)
+    except SqlError as error:
+        if error.sqlstate != "22003" or _DECIMALS.search(error.message) is None:
+            raise
+        try:
+            return _run_wide(tree, tables, keys, enums, parameters)
+        except SqlError as other:
+            raise (other if other.sqlstate[:2] == "22" else error) from None
+
+
+def _run_wide(
+    tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None, enums: Enums | None,
+    parameters: Parameters | None,
+) -> pa.Table:  # fmt: skip
+    """Run a query with numerics of any size."""
+    with with_wide_numbers():
+        readable = {name: readable_table(table) for name, table in tables.items()}
+        query = compiled(tree if parameters is None else bound(tree, parameters), readable, keys, enums)
+    return answer_table(_executed(query.sql, readable), query.outputs)
+
+
+def _run_plain(
+    tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None, enums: Enums | None,
+    parameters: Parameters | None, kept: CompiledStatements | None,
+) -> pa.Table:  # fmt: skip
+    """Run a query with the numerics of DuckDB. Raises `WideNumber` if it needs others."""
     readable = {name: readable_table(table) for name, table in tables.items()}
     for scale in QUOTIENT_SCALES:
         about = (scale, connections.generation(), keys is None)
@@ -70,14 +119,16 @@ def streamed(
     tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None = None, enums: Enums | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a query without parameters over tables, in batches, at least one. Raises `SqlError`."""
-    readable = {name: readable_table(table) for name, table in tables.items()}
     queries = []
-    for scale in (QUOTIENT_SCALES[0], QUOTIENT_SCALES[-1]):
-        with with_quotient_scale(scale):
-            queries.append(compiled(tree, readable, keys, enums))
-    if queries[0].sql != queries[1].sql:  # how many digits there are is known when all rows are
-        found = run(tree, tables, keys, enums)
-        yield from found.to_batches() or [empty_batch(found.schema)]
+    try:
+        readable = {name: readable_table(table) for name, table in tables.items()}
+        for scale in (QUOTIENT_SCALES[0], QUOTIENT_SCALES[-1]):
+            with with_quotient_scale(scale):
+                queries.append(compiled(tree, readable, keys, enums))
+    except WideNumber:
+        queries = []
+    if not queries or queries[0].sql != queries[1].sql:  # how many digits there are is known when all rows are
+        yield from _batches(run(tree, tables, keys, enums))
         return
     with connections.connection() as connection:
         count = 0
@@ -94,10 +145,18 @@ def streamed(
         except (GeneratorExit, SqlError):
             raise
         except Exception as error:
-            raise translated(error) from error
+            found = translated(error)
+            if count or found.sqlstate != "22003" or _DECIMALS.search(found.message) is None:
+                raise found from error
+            yield from _batches(run(tree, tables, keys, enums))
         finally:
             for name in tables:
                 connection.unregister(name)
+
+
+def _batches(table: pa.Table) -> list[pa.RecordBatch]:
+    """The batches of a table, at least one."""
+    return table.to_batches() or [empty_batch(table.schema)]
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -123,5 +182,5 @@ def _executed(sql: str, tables: Mapping[str, ReadableTable]) -> pa.Table:
 def explained(tree: exp.Expr, tables: Mapping[str, pa.Table], keys: Keys | None = None) -> list[str]:
     """The lines of DuckDB's plan."""
     readable = {name: readable_table(table) for name, table in tables.items()}
-    plan = _executed(f"EXPLAIN {compiled(tree, readable, keys).sql}", readable)
+    plan = _executed(f"EXPLAIN {described(tree, readable, keys).sql}", readable)
     return [line for text in plan.column(plan.num_columns - 1).to_pylist() for line in text.splitlines() if line.strip()]  # noqa: E501

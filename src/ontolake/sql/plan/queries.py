@@ -360,7 +360,7 @@ class QueryPlan:
         tables = {name: ReadableTable(pa.table({}), known) for name, known in columns.items()}
         tables |= {name: readable_table(table.slice(0, 0)) for name, table in self._given.items()}
         with system_functions.using(self._statement.system):
-            return execution.compiled(self._tree, tables, self._keys, self._enums(lambda: catalog)).outputs
+            return execution.described(self._tree, tables, self._keys, self._enums(lambda: catalog)).outputs
 
     def _described(self, chosen: AccessPath) -> str | None:
         """What a LIMIT saves, for EXPLAIN."""

@@ -211,6 +211,8 @@ class Type(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         if kind == Kind.UTF8:
             name = "CHAR" if self.padded else "VARCHAR"
             return f"{name}({self.length})" if self.length else "TEXT"
+        if kind == Kind.NUMERIC:
+            return f"NUMERIC({self.precision}, {self.scale})" if self.precision else "NUMERIC"
         digits = f"({6 - self.scale})" if self.scale else ""
         if kind == Kind.TIMESTAMP_US:
             return ("TIMESTAMPTZ" if self.zoned else "TIMESTAMP") + digits

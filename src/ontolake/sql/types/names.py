@@ -40,10 +40,10 @@ UserTypes = Callable[["exp.DataType"], Type | None]
 
 def decimal(precision: int, scale: int = 0) -> Type:
     """DECIMAL(precision, scale). Raises `DefinitionError` for what no column can have."""
-    if not 1 <= precision <= 38 or not 0 <= scale <= precision:
+    if not 1 <= precision <= 1000 or not 0 <= scale <= precision:
         raise DefinitionError(f"DECIMAL({precision}, {scale}) is out of range", sqlstate="22023",
-                              hint="a precision from 1 to 38, and a scale up to it")
-    return Type(Kind.DECIMAL, precision, scale)
+                              hint="a precision from 1 to 1000, and a scale up to it")
+    return Type(Kind.DECIMAL if precision <= 38 else Kind.NUMERIC, precision, scale)
 
 
 def array_of(item: Type) -> Type:

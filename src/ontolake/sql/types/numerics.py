@@ -34,6 +34,19 @@ def text_of(number: Decimal) -> str:
     return found[1:] if number == 0 and found.startswith("-") else found
 
 
+def fitted(text: str, precision: int, scale: int) -> str:
+    """A number as one of `NUMERIC(precision, scale)`. Raises `DataError` for one that does not fit."""
+    number = Decimal(text)
+    if number.is_nan():
+        return text
+    if number.is_infinite():
+        raise DataError(f"{text} is out of range for NUMERIC({precision}, {scale})", sqlstate="22003")
+    rounded = number.quantize(Decimal((0, (1,), -scale)), ROUND_HALF_UP, _EXACT)
+    if rounded and rounded.adjusted() >= precision - scale:
+        raise DataError(f"{text[:60]} is out of range for NUMERIC({precision}, {scale})", sqlstate="22003")
+    return text_of(rounded)
+
+
 def parsed(text: str) -> Decimal | None:
     """The number that a text stands for, or None."""
     try:

@@ -275,10 +275,12 @@ def _numeric(type: Type, value: Any) -> str:
         number = None if "_" in value else numerics.parsed(value)
         if number is None:
             raise _unreadable(type, value)
-        return numerics.text_of(number)
-    if isinstance(value, int | np.integer | Decimal):
-        return numerics.text_of(Decimal(int(value)) if not isinstance(value, Decimal) else value)
-    raise _wrong(type, value)
+    elif isinstance(value, int | np.integer | Decimal):
+        number = Decimal(int(value)) if not isinstance(value, Decimal) else value
+    else:
+        raise _wrong(type, value)
+    found = numerics.text_of(number)
+    return numerics.fitted(found, type.precision, type.scale) if type.precision else found
 
 
 def _date(type: Type, value: Any) -> int:
