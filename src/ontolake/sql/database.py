@@ -112,6 +112,8 @@ class Database(VersionedTables):
         super().__init__(url, branch, self._opened(url, branch, takeover=takeover))
         self.database = database
         self._path: tuple[str, ...] = (schema,)
+        self.shown_name: str | None = None
+        """What `current_database()` says, if not the name of the database."""
         self.mounted = MountedSchemas()
         """Schemas of tables that something else keeps, to be read beside those of this database."""
         self._kept: KeptCommands = ThreadKeptCommands()
@@ -438,7 +440,7 @@ class Database(VersionedTables):
         """The plan of a query that names system tables, or asks functions about the catalog."""
         commands, database = self.commands, self.database or catalog.default_database()
         session = SystemSession(commands.settings, commands.follow_path, self._session.state()[0],
-                                self.mounted.tables())
+                                self.mounted.tables(), self.shown_name)
         return system_plan(statement, names, SystemCatalog(catalog, database, self._path, session))
 
     def follow(self, path: Sequence[str]) -> None:

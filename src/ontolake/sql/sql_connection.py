@@ -40,7 +40,7 @@ class SqlConnection(Database):
         self.author = author
         """Who what is committed here is by, unless a call names another."""
         VersionedTables.__init__(self, parent.url, parent.branch, parent.sessions.connected())
-        self.database, self._path = parent.database, parent._path
+        self.database, self._path, self.shown_name = parent.database, parent._path, parent.shown_name
         self.mounted = MountedSchemas(dict(parent.mounted.items()))
         self._kept = KeptCommands()
         self.conflicts = ConflictTable(self)

@@ -120,3 +120,18 @@ def test_a_store_that_is_served_to_be_read(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM t").fetchone() == (0,)
         with pytest.raises(errors.ReadOnlySqlTransaction):
             connection.execute("INSERT INTO t VALUES (1)")
+
+
+@pytest.mark.parametrize("name", ["shop", "shop@main"])
+def test_a_database_is_called_as_its_client_calls_it(tmp_path: Path, name: str) -> None:
+    with open_database(str(tmp_path / "shop.db")) as database:
+        database.execute("CREATE TABLE t (a INT PRIMARY KEY)")
+    with pg_serving({"shop": str(tmp_path / "shop.db")}) as wire, wire.connect(name) as connection:
+        assert connection.execute("SELECT current_database(), current_catalog").fetchall() == [(name, name)]
+        assert (name,) in connection.execute("SELECT datname FROM pg_database").fetchall()
+        assert connection.execute("SELECT table_catalog FROM information_schema.tables WHERE table_name = 't'"
+                                  ).fetchall() == [(name,)]
+        connection.execute(f'INSERT INTO "{name}".public.t VALUES (1)')
+        assert connection.execute(f'SELECT a FROM "{name}"."public"."t" WHERE a = %s', (1,)).fetchall() == [(1,)]
+        with pytest.raises(psycopg.Error):
+            connection.execute("SELECT * FROM elsewhere.public.t")

@@ -103,6 +103,7 @@ class Databases:
         try:
             database: Database = held.store
             connection = database.connect(author=principal.name, as_of=commit)
+            connection.shown_name = text
             self._mount_others(connection, name, principal)
         except BaseException:
             held.release(False)
@@ -132,6 +133,7 @@ class Databases:
                 folder = tempfile.TemporaryDirectory(prefix="ontolake-pg-")
                 self._empty = open_database(f"{folder.name}/empty.db", on_error="fail"), folder
             connection = self._empty[0].connect(author=principal.name)
+        connection.shown_name = text
         connection.mounted.add(PUBLIC, StoreSchema(store, principal, ref))
         if ref.commit is not None:
             connection.settings.start("default_transaction_read_only", "on")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from sqlglot import exp
+
 from ontolake.server import telemetry
 from ontolake.server.feeds import head_of
 from ontolake.server.pg import copying, failures
@@ -23,7 +25,7 @@ from ontolake.server.rights import Principal, check
 from ontolake.server.statements import StatementUse
 from ontolake.sql.errors import SerializationError, SqlSyntaxError, TransactionError
 from ontolake.sql.results import Result
-from ontolake.sql.syntax.statements import Parameters, ParsedStatement, parse
+from ontolake.sql.syntax.statements import Parameters, ParsedStatement, name_of, parse
 
 REPORTED = {
     "application_name": "application_name", "client_encoding": "client_encoding", "datestyle": "DateStyle",
@@ -94,7 +96,7 @@ class WireSession:
         self.portals.portals.pop("", None)
         try:
             statements = parse(sql)
-            if len(statements) == 1 and len(sql) < 1 << 16:
+            if not self._is_named(sql, statements) and len(statements) == 1 and len(sql) < 1 << 16:
                 _remember(sql, statements[0])
             for statement in statements:
                 if len(statements) > 1:
@@ -161,7 +163,7 @@ class WireSession:
             if len(statements) > 1:
                 raise SqlSyntaxError("cannot insert multiple commands into a prepared statement")
             statement = statements[0] if statements else None
-            if statement is not None and len(message.sql) < 1 << 16:
+            if not self._is_named(message.sql, statements) and statement is not None and len(message.sql) < 1 << 16:
                 _remember(message.sql, statement)
         self._check_state(statement)
         self.portals.keep(message.name, WireStatement(statement, message.sql, message.oids))
@@ -368,6 +370,22 @@ class WireSession:
             why = "is of the past" if is_past else "is read-only here"
             raise TransactionError(f"cannot execute {kind.upper()}: the database {self.database.name} {why}",
                                    sqlstate="25006", hint=f"connect to {self.database.store.name}" if is_past else None)
+
+    def _is_named(self, sql: str, statements: Sequence[ParsedStatement]) -> bool:
+        """Whether statements name tables with the database that the client is connected to, as `shop.public.item`.
+        That part is taken off: within the store the database may be called otherwise."""
+        name = self.database.name
+        if name.lower() not in sql.lower():
+            return False
+        found = [table for statement in statements if statement.tree is not None
+                 for table in statement.tree.find_all(exp.Table) if name_of(table.args.get("catalog")) == name]
+        if found:
+            with self.connection.session.reading():
+                if name in self.connection.session.catalog().databases:
+                    return False
+            for table in found:
+                table.set("catalog", None)
+        return bool(found)
 
     def _prepared_as(self, name: str) -> ParsedStatement:
         return self.connection.prepared.find(name).statement

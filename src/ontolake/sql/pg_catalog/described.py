@@ -99,9 +99,11 @@ class Description(NamedTuple):
 class DescribedDatabase:
     """All objects of a database."""
 
-    def __init__(self, catalog: SqlCatalog, database: str, mounted: Sequence[ForeignTable] = ()) -> None:
-        """`mounted` are tables that other stores keep."""
-        self.catalog, self.database = catalog, database
+    def __init__(
+        self, catalog: SqlCatalog, database: str, mounted: Sequence[ForeignTable] = (), shown: str | None = None
+    ) -> None:
+        """`mounted` are tables that other stores keep, `shown` is what clients call the database."""
+        self.catalog, self.database, self.shown = catalog, database, shown or database
         self._mounted = mounted
         self.owner = "ontolake"
         """The role that everything belongs to."""

@@ -22,17 +22,17 @@ def _yes(value: bool) -> str:
 
 def schemata(db: DescribedDatabase) -> Rows:
     for name in db.schemas:
-        yield {"catalog_name": db.database, "schema_name": name, "schema_owner": db.owner}
+        yield {"catalog_name": db.shown, "schema_name": name, "schema_owner": db.owner}
 
 
 def tables(db: DescribedDatabase) -> Rows:
     for each in db.relations.values():
         if each.kind in "rv":
-            yield {"table_catalog": db.database, "table_schema": each.schema, "table_name": each.name,
+            yield {"table_catalog": db.shown, "table_schema": each.schema, "table_name": each.name,
                    "table_type": "BASE TABLE" if each.kind == "r" else "VIEW",
                    "is_insertable_into": _yes(each.kind == "r" or _is_plain(each)), "is_typed": "NO"}  # fmt: skip
     for table in builtin.tables().values():
-        yield {"table_catalog": db.database, "table_schema": table.schema, "table_name": table.name,
+        yield {"table_catalog": db.shown, "table_schema": table.schema, "table_name": table.name,
                "table_type": "BASE TABLE" if table.kind == "r" else "VIEW", "is_insertable_into": "NO",
                "is_typed": "NO"}  # fmt: skip
 
@@ -51,16 +51,16 @@ def columns(db: DescribedDatabase) -> Rows:
     for table in builtin.tables().values():
         for n, each in enumerate(table.columns, 1):
             name = builtin.type_names().get(each.type_oid, "text")
-            yield {"table_catalog": db.database, "table_schema": table.schema, "table_name": table.name,
+            yield {"table_catalog": db.shown, "table_schema": table.schema, "table_name": table.name,
                    "column_name": each.name, "ordinal_position": n, "is_nullable": _yes(not each.not_null),
                    "data_type": "ARRAY" if name.startswith("_") else builtin.shown_type(name),
-                   "udt_catalog": db.database, "udt_schema": "pg_catalog", "udt_name": name, "is_identity": "NO",
+                   "udt_catalog": db.shown, "udt_schema": "pg_catalog", "udt_name": name, "is_identity": "NO",
                    "is_generated": "NEVER", "is_updatable": "NO", "is_self_referencing": "NO", "identity_cycle": "NO",
                    "dtd_identifier": str(n)}  # fmt: skip
 
 
 def _names(relation: SqlRelation, db: DescribedDatabase) -> Row:
-    return {"table_catalog": db.database, "table_schema": relation.schema, "table_name": relation.name}
+    return {"table_catalog": db.shown, "table_schema": relation.schema, "table_name": relation.name}
 
 
 def _column(relation: SqlRelation, column: DescribedColumn, db: DescribedDatabase) -> Row:
@@ -75,7 +75,7 @@ def _column(relation: SqlRelation, column: DescribedColumn, db: DescribedDatabas
     return {
         "column_name": column.name, "ordinal_position": column.number, "column_default": default,
         "is_nullable": _yes(not column.not_null), "data_type": shown, **_sizes(type),
-        "udt_catalog": db.database, "udt_schema": db.type_schema(type), "udt_name": db.type_name(number.oid),
+        "udt_catalog": db.shown, "udt_schema": db.type_schema(type), "udt_name": db.type_name(number.oid),
         "dtd_identifier": str(column.number), "is_self_referencing": "NO", "is_identity": _yes(bool(column.identity)),
         **_identity(column, db), "is_generated": "ALWAYS" if generated else "NEVER",
         "generation_expression": db.definitions.default(relation, column) if generated else None,
@@ -124,7 +124,7 @@ def _identity(column: DescribedColumn, db: DescribedDatabase) -> Row:
 
 
 def _rule(each: Constraint, db: DescribedDatabase) -> Row:
-    return {"constraint_catalog": db.database, "constraint_schema": each.relation.schema, "constraint_name": each.name}
+    return {"constraint_catalog": db.shown, "constraint_schema": each.relation.schema, "constraint_name": each.name}
 
 
 def table_constraints(db: DescribedDatabase) -> Rows:
@@ -137,7 +137,7 @@ def table_constraints(db: DescribedDatabase) -> Rows:
     for relation in db.of_tables.values():
         for column in relation.columns:
             if column.not_null:
-                yield {"constraint_catalog": db.database, "constraint_schema": relation.schema,
+                yield {"constraint_catalog": db.shown, "constraint_schema": relation.schema,
                        "constraint_name": _not_null_name(relation, column, db), **_names(relation, db),
                        "constraint_type": "CHECK", "is_deferrable": "NO", "initially_deferred": "NO",
                        "enforced": "YES"}  # fmt: skip
@@ -154,7 +154,7 @@ def check_constraints(db: DescribedDatabase) -> Rows:
     for relation in db.of_tables.values():
         for column in relation.columns:
             if column.not_null:
-                yield {"constraint_catalog": db.database, "constraint_schema": relation.schema,
+                yield {"constraint_catalog": db.shown, "constraint_schema": relation.schema,
                        "constraint_name": _not_null_name(relation, column, db),
                        "check_clause": f"{column.name} IS NOT NULL"}  # fmt: skip
 
@@ -207,7 +207,7 @@ def referential_constraints(db: DescribedDatabase) -> Rows:
             unique = next((rule for rule in db.constraints.values() if rule.kind in "pu" and rule.index is not None
                            and each.index is not None and rule.index.oid == each.index.oid), None)  # fmt: skip
             parent = db.of_tables[each.foreign.parent_id]
-            yield {**_rule(each, db), "unique_constraint_catalog": db.database,
+            yield {**_rule(each, db), "unique_constraint_catalog": db.shown,
                    "unique_constraint_schema": parent.schema,
                    "unique_constraint_name": None if unique is None else unique.name,
                    "match_option": "FULL" if each.foreign.full else "NONE", "update_rule": each.foreign.on_update,
@@ -229,7 +229,7 @@ def views(db: DescribedDatabase) -> Rows:
 def view_table_usage(db: DescribedDatabase) -> Rows:
     for each in db.relations.values():
         for used in db.tables_in(each.view) if each.view is not None else ():
-            yield {"view_catalog": db.database, "view_schema": each.schema, "view_name": each.name,
+            yield {"view_catalog": db.shown, "view_schema": each.schema, "view_name": each.name,
                    **_names(used, db)}  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def sequences(db: DescribedDatabase) -> Rows:
     for each in db.relations.values():
         meta = each.sequence
         if meta is not None and not meta.internal:
-            yield {"sequence_catalog": db.database, "sequence_schema": each.schema, "sequence_name": each.name,
+            yield {"sequence_catalog": db.shown, "sequence_schema": each.schema, "sequence_name": each.name,
                    "data_type": {16: "smallint", 32: "integer", 64: "bigint"}[meta.bits],
                    "numeric_precision": meta.bits, "numeric_precision_radix": 2, "numeric_scale": 0,
                    "start_value": str(meta.start), "minimum_value": str(meta.least),
@@ -248,12 +248,12 @@ def sequences(db: DescribedDatabase) -> Rows:
 def routines(db: DescribedDatabase) -> Rows:
     for row in builtin.rows("pg_proc"):
         result = builtin.type_names().get(row["prorettype"], "")
-        yield {"specific_catalog": db.database, "specific_schema": "pg_catalog",
-               "specific_name": f"{row['proname']}_{row['oid']}", "routine_catalog": db.database,
+        yield {"specific_catalog": db.shown, "specific_schema": "pg_catalog",
+               "specific_name": f"{row['proname']}_{row['oid']}", "routine_catalog": db.shown,
                "routine_schema": "pg_catalog", "routine_name": row["proname"],
                "routine_type": "FUNCTION" if row["prokind"] in "fw" else None,
                "data_type": "ARRAY" if result.startswith("_") else builtin.shown_type(result),
-               "type_udt_catalog": db.database, "type_udt_schema": "pg_catalog", "type_udt_name": result,
+               "type_udt_catalog": db.shown, "type_udt_schema": "pg_catalog", "type_udt_name": result,
                "routine_body": "EXTERNAL", "external_language": "INTERNAL", "parameter_style": "GENERAL",
                "is_deterministic": _yes(row["provolatile"] == "i"), "sql_data_access": "MODIFIES",
                "is_null_call": _yes(bool(row["proisstrict"])), "schema_level_routine": "YES",
@@ -262,7 +262,7 @@ def routines(db: DescribedDatabase) -> Rows:
 
 
 def catalog_name(db: DescribedDatabase) -> Rows:
-    yield {"catalog_name": db.database}
+    yield {"catalog_name": db.shown}
 
 
 def _table_rights(db: DescribedDatabase) -> Rows:
@@ -283,7 +283,7 @@ def applicable_roles(db: DescribedDatabase) -> Rows:
 
 def character_sets(db: DescribedDatabase) -> Rows:
     yield {"character_set_name": "UTF8", "character_repertoire": "UCS", "form_of_use": "UTF8",
-           "default_collate_catalog": db.database, "default_collate_schema": "pg_catalog",
+           "default_collate_catalog": db.shown, "default_collate_schema": "pg_catalog",
            "default_collate_name": "C"}  # fmt: skip
 
 

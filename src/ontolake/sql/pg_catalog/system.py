@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 class _Built:
     """The objects of a database, and the tables that were asked for. It lives as long as the catalog."""
 
-    def __init__(self, catalog: SqlCatalog, database: str, mounted: Sequence[ForeignTable] = ()) -> None:
-        self.db = DescribedDatabase(catalog, database, mounted)
+    def __init__(self, catalog: SqlCatalog, database: str, session: SystemSession) -> None:
+        self.db = DescribedDatabase(catalog, database, session.mounted, session.shown)
         self.tables: dict[tuple[str, str], pa.Table] = {}
 
 
-_built: WeakKeyDictionary[SqlCatalog, dict[str, _Built]] = WeakKeyDictionary()
+_built: WeakKeyDictionary[SqlCatalog, dict[tuple[str, str | None], _Built]] = WeakKeyDictionary()
 
 
 class SystemSession(NamedTuple):
@@ -40,6 +40,8 @@ class SystemSession(NamedTuple):
     follow: Callable[[], None]
     version: int
     mounted: Sequence[ForeignTable] = ()
+    shown: str | None = None
+    """What clients call the database, if not by its own name."""
 
 
 class SystemCatalog:
@@ -54,11 +56,12 @@ class SystemCatalog:
     def __init__(self, catalog: SqlCatalog, database: str, path: Sequence[str], session: SystemSession) -> None:
         kept = _built.setdefault(catalog, {})
         if session.mounted:  # which change without the catalog
-            self._built = _Built(catalog, database, session.mounted)
+            self._built = _Built(catalog, database, session)
         else:
-            if database not in kept:
-                kept[database] = _Built(catalog, database)
-            self._built = kept[database]
+            called = database, session.shown
+            if called not in kept:
+                kept[called] = _Built(catalog, database, session)
+            self._built = kept[called]
         self.db = self._built.db
         self.path = tuple(path)
         self._session = session

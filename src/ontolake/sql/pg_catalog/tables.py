@@ -307,7 +307,8 @@ def pg_shdescription(db: DescribedDatabase) -> Rows:
 
 def pg_database(db: DescribedDatabase) -> Rows:
     for name in dict.fromkeys([*db.catalog.databases, db.database]):
-        yield {"oid": db.database_oid(name), "datname": name, "datdba": oids.OWNER, "encoding": 6,
+        shown = db.shown if name == db.database else name
+        yield {"oid": db.database_oid(name), "datname": shown, "datdba": oids.OWNER, "encoding": 6,
                "datlocprovider": "c", "datistemplate": False, "datallowconn": True, "datconnlimit": -1,
                "datfrozenxid": 0, "datminmxid": 0, "dattablespace": 1663, "datcollate": "C",
                "datctype": "C"}  # fmt: skip
