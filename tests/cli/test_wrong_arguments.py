@@ -41,7 +41,10 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         yield from commands(one, (*path, name))
 
 
-EVERY = {" ".join(path): (path, command) for path, command in commands(typer.main.get_command(app))}
+SERVING = ("pg",)
+"""Commands that go on until they are told to end, if nothing is wrong."""
+EVERY = {" ".join(path): (path, command) for path, command in commands(typer.main.get_command(app))
+         if path not in [(name,) for name in SERVING]}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,19 @@ def test_a_command_that_is_given_something_wrong_says_so(
         assert "should not have happened" not in said.err, f"{arguments}: {said.err}"
         assert "Traceback" not in said.err, arguments
         assert code == 0 or said.err or said.out, arguments
+
+
+@pytest.mark.parametrize("place", ["nothing.db", "plain.db", "airlines.csv", "s3://", "x://y"])
+@pytest.mark.parametrize("name", SERVING)
+def test_a_server_of_nothing_says_so(
+    name: str, place: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main([name, place]) in range(1, 8)
+    said = capsys.readouterr().err
+    assert said
+    assert "Traceback" not in said
+    assert "should not have happened" not in said
 
 
 def test_numbers_and_bytes_that_nothing_takes_are_named(
