@@ -100,12 +100,16 @@ def test_a_command_that_is_given_something_wrong_says_so(
         assert code == 0 or said.err or said.out, arguments
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("place", ["nothing.db", "plain.db", "airlines.csv", "s3://", "x://y"])
 @pytest.mark.parametrize("name", SERVING)
 def test_a_server_of_nothing_says_so(
-    name: str, place: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder)
+    """In a folder of its own: the trials of other commands make stores in theirs."""
+    monkeypatch.chdir(tmp_path)
+    connect("plain.db").execute("CREATE TABLE t (x)")
+    Path("airlines.csv").write_text("iata,name\nLH,Lufthansa\n")
     assert main([name, place]) in range(1, 8)
     said = capsys.readouterr().err
     assert said
